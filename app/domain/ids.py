@@ -1,0 +1,40 @@
+"""Names: fresh ones, and those that are made of other names."""
+
+import secrets
+from typing import Final
+from uuid import UUID, uuid4, uuid5
+
+
+def fresh(prefix: str) -> str:
+    """Make a name that nobody can guess: `prefix_` and 24 hexadecimal digits."""
+    return f"{prefix}_{secrets.token_hex(12)}"
+
+
+def fresh_uuid() -> UUID:
+    """Make a random UUID."""
+    return uuid4()
+
+
+_CONVERSATIONS: Final = UUID("6f1d2c3a-4c0e-5f1b-9a55-3c7e0f9a7b21")
+
+
+def row_key(organization_id: str, conversation_id: str) -> UUID:
+    """Give the row key that all rows of a conversation begin with: a UUID made of organization and id."""
+    return uuid5(_CONVERSATIONS, f"{organization_id}\x00{conversation_id}")
+
+
+def stream_id_for(conversation: UUID) -> str:
+    """Make a stream id that contains its conversation's row key, so that a call on a stream finds its shard."""
+    return f"st_{conversation.hex}{secrets.token_hex(6)}"
+
+
+def conversation_of(stream_id: str) -> UUID | None:
+    """Read the row key out of a stream id; None when the text is no stream id."""
+    body = stream_id.removeprefix("st_")
+    expected = 32 + 12
+    if body == stream_id or len(body) != expected or not body.isalnum():
+        return None
+    try:
+        return UUID(hex=body[:32])
+    except ValueError:
+        return None

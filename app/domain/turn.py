@@ -1,0 +1,128 @@
+"""What comes into the runtime, and how an operation ends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+from uuid import UUID
+
+from app.domain.ids import row_key
+from app.domain.tools import ToolResult, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose call it is. The organization is empty where there are no organizations."""
+
+    user_id: str
+    organization_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """Per-turn options; None means that persona or settings decide."""
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    max_tool_iterations: int | None = None
+    response_format: Mapping[str, Any] | None = None
+    turn_timeout_seconds: float | None = None
+    custom_flags: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored form; what is not set is left out."""
+        shown = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in shown.items() if value not in (None, {})}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "TurnOptions":
+        """Read the stored form; unknown keys of a newer release are ignored."""
+        return cls(**{name: stored[name] for name in cls.__slots__ if name in stored})
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInput:
+    """One accepted turn as a host asks for it. `input` is text or a list of typed parts.
+
+    `provider_api_keys` live in memory alone: they are not part of any stored form.
+    """
+
+    caller: Caller
+    conversation_id: str
+    session_id: str
+    input: str | list[dict[str, Any]]
+    persona_id: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    options: TurnOptions = field(default_factory=TurnOptions)
+    user_context: Mapping[str, Any] = field(default_factory=dict)
+    language_hint: str | None = None
+    target_language: str | None = None
+    provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    on_pause: Literal["end", "reject"] = "end"
+
+    @property
+    def conversation(self) -> UUID:
+        """The conversation's row key."""
+        return row_key(self.caller.organization_id, self.conversation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsInput:
+    """Results for a pause: passed on its stream (`stream_id`) or by a resume (`conversation_id` and `pause_id`)."""
+
+    caller: Caller
+    results: tuple[ToolResult, ...]
+    stream_id: str | None = None
+    conversation_id: str | None = None
+    pause_id: str | None = None
+    options: TurnOptions = field(default_factory=TurnOptions)
+    provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class OperationKind(StrEnum):
+    """The three kinds of operation that share one path."""
+
+    TURN = "turn"
+    CONTINUATION = "continuation"
+    RESUME = "resume"
+
+
+class StreamStatus(StrEnum):
+    """What a stream is doing, and how it ended."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether no operation will run on the stream any more."""
+        return self not in {StreamStatus.RUNNING, StreamStatus.PAUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause as a host reads it (R8, R221)."""
+
+    pause_id: str
+    stream_id: str
+    conversation_id: str
+    session_id: str
+    user_id: str
+    persona_id: str
+    turn_id: str
+    tool_calls: tuple[Mapping[str, Any], ...]
+    rationale: str | None
+    requested_at: str
+    expires_at: str | None = None
+    received: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The calls that no result has come for."""
+        return tuple(call["id"] for call in self.tool_calls if call["id"] not in self.received)

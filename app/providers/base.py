@@ -1,0 +1,93 @@
+"""The protocol between a GMI and a model, free of any vendor's words."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from app.domain.messages import Message, ToolCall
+from app.domain.tools import ToolSpec
+from app.domain.usage import Usage
+
+ToolChoice = Literal["auto", "none", "required"]
+FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request to a model. `messages` begin with the system message, if there is one.
+
+    None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. `api_key` replaces the
+    configured key for this request and appears in no log, error or `repr`.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    response_format: Mapping[str, Any] | None = None
+    user: str | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A piece of text; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPiece:
+    """A piece of the model's reasoning, with a signature where the provider gives one."""
+
+    text: str
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallsReady:
+    """Calls whose arguments are complete, in the order in which the model asked; each has an id and a name."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReport:
+    """Running total of this request, given once for every provider chunk that carries usage (R280, R281)."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The model is done. Calls present means `tool_calls`, whatever the provider says; `raw` is its own word."""
+
+    reason: FinishReason
+    raw: str | None = None
+    response_model: str | None = None
+
+
+ProviderEvent = TextPiece | ReasoningPiece | CallsReady | UsageReport | Finish
+
+
+class Provider(Protocol):
+    """One provider of models. `name` is the part of a model id before the colon."""
+
+    name: str
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
+        """Stream one request's events, ending with exactly one `Finish`.
+
+        Usage that belongs to a provider chunk comes after that chunk's other events; `CallsReady` comes before
+        `Finish`. Raises `ProviderError`, and nothing else, when the provider fails or refuses; its `usage` is what the
+        failed request was billed. Closing the iterator closes the socket.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections."""
+        ...
