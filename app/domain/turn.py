@@ -126,3 +126,21 @@ class Pause:
     def missing(self) -> tuple[str, ...]:
         """The calls that no result has come for."""
         return tuple(call["id"] for call in self.tool_calls if call["id"] not in self.received)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the public form, `received` and `missing` included."""
+        return {
+            "pause_id": self.pause_id,
+            "stream_id": self.stream_id,
+            "conversation_id": self.conversation_id,
+            "session_id": self.session_id,
+            "user_id": self.user_id,
+            "persona_id": self.persona_id,
+            "turn_id": self.turn_id,
+            "tool_calls": [dict(call) for call in self.tool_calls],
+            "rationale": self.rationale,
+            "requested_at": self.requested_at,
+            "expires_at": self.expires_at,
+            "received": list(self.received),
+            "missing": list(self.missing),
+        }

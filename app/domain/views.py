@@ -1,0 +1,120 @@
+"""What queries give back: plain values, ready to be told to a client."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from app.domain.errors import MalformedError
+from app.domain.turn import StreamStatus
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a listing; `next_cursor` is None on the last one."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """A place in a stream: after event `n` of the operation that held `fence`."""
+
+    fence: int
+    n: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Cursor":
+        """Read `<fence>-<n>`; MalformedError for anything else."""
+        fence, dash, n = text.partition("-")
+        plain = fence.isascii() and fence.isdigit() and n.isascii() and n.isdigit()
+        longest = 18
+        if not dash or not plain or max(len(fence), len(n)) > longest:
+            message = f"The event id {text[:60]!r} is not of the form <fence>-<n>; send the id of the last event you read."
+            raise MalformedError(message)
+        return cls(int(fence), int(n))
+
+    def __str__(self) -> str:
+        return f"{self.fence}-{self.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An accepted operation: where its events are, and the fence that its event ids begin with."""
+
+    stream_id: str
+    conversation_id: str
+    turn_id: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartialResults:
+    """What a pause has and still lacks after results that do not complete it."""
+
+    pause_id: str
+    received: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """A stream's state. `pending_request` is a pause in its public form; `usage` sums the stream's operations."""
+
+    stream_id: str
+    conversation_id: str
+    turn_id: str
+    status: StreamStatus
+    final_response: Mapping[str, Any] | None
+    pending_request: Mapping[str, Any] | None
+    error: Mapping[str, Any] | None
+    usage: Mapping[str, Any] | None
+    last_event_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationView:
+    """A conversation without its messages. Times are ISO 8601 in UTC."""
+
+    conversation_id: str
+    user_id: str
+    session_id: str
+    persona_id: str | None
+    title: str | None
+    metadata: Mapping[str, Any]
+    created_at: str
+    updated_at: str
+    message_count: int
+    active_stream_id: str | None
+    pending_pause_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """A stored message with its place and its turn."""
+
+    position: int
+    message_id: str
+    turn_id: str | None
+    role: str
+    content: Any
+    tool_calls: tuple[Mapping[str, Any], ...]
+    tool_call_id: str | None
+    name: str | None
+    is_error: bool
+    metadata: Mapping[str, Any]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaView:
+    """A persona that can be selected."""
+
+    persona_id: str
+    name: str
+    description: str
+    model: str
+    tools: tuple[str, ...]
+    is_default: bool
