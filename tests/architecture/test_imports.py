@@ -1,0 +1,76 @@
+"""The import contracts hold, and importing any module of app does nothing to the world."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LINT = "from importlinter.cli import lint_imports_command; lint_imports_command(['--no-cache'])"
+
+# Runs in a process of its own, since this one has imported everything already. The audit hook also sees what libraries
+# do.
+IMPORT_ALL = """
+import os, pkgutil, signal, sys, threading
+
+WATCHED = {"socket.connect", "socket.bind", "socket.getaddrinfo", "subprocess.Popen", "os.fork", "os.posix_spawn",
+           "os.mkdir", "os.remove", "os.rename", "os.chdir", "os.putenv", "signal.signal"}
+
+def watch(event, args):
+    writes = event == "open" and args[0] != os.devnull and (args[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+    if event in WATCHED or writes:
+        raise SystemExit(f"importing {current} does this: {event} {args!r}")
+
+current = "the standard library"
+import app
+names = ["app", *sorted(found.name for found in pkgutil.walk_packages(app.__path__, "app."))]
+environment = dict(os.environ)
+sys.addaudithook(watch)
+for current in names:
+    __import__(current)
+    assert threading.active_count() == 1, f"importing {current} starts a thread"
+assert dict(os.environ) == environment, "an import changes the environment"
+{more}
+print(*names)
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code at the root of the repository with nothing in its environment."""
+    return subprocess.run(
+        [sys.executable, "-B", "-c", code], cwd=ROOT, env={}, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+def modules() -> set[str]:
+    """Give the dotted names of app's modules; a folder without __init__.py would hide its own from the import."""
+    files = (ROOT / "app").rglob("*.py")
+    parts = (file.relative_to(ROOT).with_suffix("").parts for file in files)
+    return {".".join(part[:-1] if part[-1] == "__init__" else part) for part in parts}
+
+
+def test_the_import_contracts_hold() -> None:
+    done = run(LINT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_app_needs_no_environment_and_has_no_side_effect() -> None:
+    done = run(IMPORT_ALL.replace("{more}", ""))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(done.stdout.split()) == modules()
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "import socket; socket.create_connection(('127.0.0.1', 9))",
+        "open('never-made.txt', 'w')",
+        "import subprocess; subprocess.run(['true'])",
+    ],
+)
+def test_the_watch_on_imports_sees_what_it_is_there_for(deed: str) -> None:
+    done = run(IMPORT_ALL.replace("{more}", deed))
+    assert done.returncode != 0
+    assert "does this" in done.stderr
