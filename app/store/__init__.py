@@ -1,0 +1,1 @@
+"""Postgres: tables, the two transactions of an operation, queries. SQL lives here and nowhere else."""

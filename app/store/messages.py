@@ -1,0 +1,118 @@
+"""Messages: append-only rows whose order is their position."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, insert, select
+
+from app.domain.messages import NEVER_SENT, Message
+from app.store.database import Connection
+from app.store.tables import messages
+
+_row = messages.c
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to append, with its id and the turn it belongs to."""
+
+    message_id: str
+    message: Message
+    turn_id: str | None = None
+
+
+async def append(connection: Connection, conversation: UUID, new: Sequence[NewMessage]) -> None:
+    """Append in order. The transaction holds the conversation, so positions can't collide."""
+    if not new:
+        return
+    newest = select(func.coalesce(func.max(_row.position), 0)).where(_row.conversation == conversation)
+    position = await connection.scalar(newest) or 0
+    rows = [
+        {
+            "conversation": conversation,
+            "position": position + offset,
+            "message_id": entry.message_id,
+            "turn_id": entry.turn_id,
+            "role": entry.message.role,
+            "content": entry.message.content,
+            "tool_calls": [call.to_json() for call in entry.message.tool_calls] or None,
+            "tool_call_id": entry.message.tool_call_id,
+            "name": entry.message.name,
+            "is_error": entry.message.is_error,
+            "metadata": dict(entry.message.metadata) if entry.message.metadata else None,
+        }
+        for offset, entry in enumerate(new, start=1)
+    ]
+    await connection.execute(insert(messages), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A message as it is stored."""
+
+    position: int
+    message_id: str
+    turn_id: str | None
+    role: str
+    content: Any
+    tool_calls: Any
+    tool_call_id: str | None
+    name: str | None
+    is_error: bool
+    metadata: Any
+    created_at: Any
+
+    def message(self) -> Message:
+        """Give the message itself."""
+        return Message.from_json(
+            {
+                "role": self.role,
+                "content": self.content,
+                "tool_calls": self.tool_calls,
+                "tool_call_id": self.tool_call_id,
+                "name": self.name,
+                "is_error": self.is_error,
+                "metadata": self.metadata,
+            }
+        )
+
+
+_COLUMNS = (
+    _row.position,
+    _row.message_id,
+    _row.turn_id,
+    _row.role,
+    _row.content,
+    _row.tool_calls,
+    _row.tool_call_id,
+    _row.name,
+    _row.is_error,
+    _row.metadata,
+    _row.created_at,
+)
+
+
+async def page(
+    connection: Connection, conversation: UUID, *, after: int | None, limit: int, descending: bool
+) -> list[MessageRecord]:
+    """Give messages in order of position, from behind `after` on."""
+    query = select(*_COLUMNS).where(_row.conversation == conversation)
+    if after is not None:
+        query = query.where(_row.position < after if descending else _row.position > after)
+    order = _row.position.desc() if descending else _row.position.asc()
+    rows = await connection.execute(query.order_by(order).limit(limit))
+    return [MessageRecord(*row) for row in rows]
+
+
+async def head_and_tail(connection: Connection, conversation: UUID, *, head: int, tail: int) -> list[MessageRecord]:
+    """Give the first `head` and the last `tail` messages that may be sent, in order, none twice. `tail` 0: all."""
+    sendable = select(*_COLUMNS).where(_row.conversation == conversation, _row.role.not_in(NEVER_SENT))
+    if tail == 0:
+        rows = await connection.execute(sendable.order_by(_row.position))
+        return [MessageRecord(*row) for row in rows]
+    first = sendable.order_by(_row.position.asc()).limit(head)
+    last = sendable.order_by(_row.position.desc()).limit(tail)
+    found = [MessageRecord(*row) for query in (first, last) for row in await connection.execute(query)]
+    return [found_one for _, found_one in sorted({record.position: record for record in found}.items())]

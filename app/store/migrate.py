@@ -1,0 +1,51 @@
+"""Migrations: Alembic, under an advisory lock, so that several processes may start at once."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from app.store.database import driver_url
+
+LOCK: Final = 7_316_250_441
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def configuration(url: str, connection: Connection | None = None) -> Config:
+    """Give Alembic's configuration for a database."""
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    config.attributes["url"] = url
+    config.attributes["connection"] = connection
+    return config
+
+
+def _upgrade(connection: Connection, url: str, revision: str) -> None:
+    connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})
+    connection.commit()
+    try:
+        command.upgrade(configuration(url, connection), revision)
+        connection.commit()
+    finally:
+        connection.rollback()
+        connection.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": LOCK})
+        connection.commit()
+
+
+async def upgrade_async(url: str, revision: str = "head") -> None:
+    """Bring the database to `revision`; waits for another process that is doing the same."""
+    engine = create_async_engine(driver_url(url))
+    try:
+        async with engine.connect() as connection:
+            await connection.run_sync(_upgrade, url, revision)
+    finally:
+        await engine.dispose()
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Do what `upgrade_async` does, where no event loop runs."""
+    asyncio.run(upgrade_async(url, revision))

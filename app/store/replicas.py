@@ -1,0 +1,57 @@
+"""Replicas: one row per process start, renewed while the process lives. Times are the database's alone."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import func, literal, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from app.store.database import Connection
+from app.store.tables import conversations, replicas
+
+_row = replicas.c
+
+
+async def register(connection: Connection, replica: UUID, lease: timedelta) -> None:
+    """Begin to live."""
+    await connection.execute(insert(replicas).values(id=replica, expires_at=func.now() + literal(lease)))
+
+
+async def renew(connection: Connection, replica: UUID, lease: timedelta) -> bool:
+    """Live on; False when this replica was marked dead or removed."""
+    statement = (
+        update(replicas)
+        .where(_row.id == replica, ~_row.dead)
+        .values(expires_at=func.now() + literal(lease))
+        .returning(_row.id)
+    )
+    return await connection.scalar(statement) is not None
+
+
+async def mark_expired(connection: Connection) -> list[UUID]:
+    """Mark every replica dead whose time is over, and tell which. After this commits, none of them can accept."""
+    overdue = select(_row.id).where(~_row.dead, _row.expires_at < func.now()).with_for_update(skip_locked=True)
+    statement = update(replicas).where(_row.id.in_(overdue)).values(dead=True).returning(_row.id)
+    return list((await connection.scalars(statement)).all())
+
+
+async def leave(connection: Connection, replica: UUID) -> None:
+    """Stop living: what this replica still runs may be taken over at once."""
+    await connection.execute(update(replicas).where(_row.id == replica).values(dead=True))
+
+
+async def orphans(connection: Connection, limit: int) -> list[tuple[UUID, UUID]]:
+    """Give (conversation, operation) of operations whose replica is marked dead or unknown."""
+    running = conversations.c
+    alive = select(_row.id).where(_row.id == running.running_replica, ~_row.dead).exists()
+    query = select(running.id, running.running_operation).where(running.running_operation.is_not(None), ~alive)
+    rows = await connection.execute(query.limit(limit))
+    return [(row.id, row.running_operation) for row in rows]
+
+
+async def forget_dead(connection: Connection) -> None:
+    """Remove rows of dead replicas that nothing refers to any more."""
+    running = conversations.c
+    used = select(running.id).where(running.running_replica == _row.id).exists()
+    long_gone = func.now() - literal(timedelta(hours=1))
+    await connection.execute(replicas.delete().where(_row.dead, _row.expires_at < long_gone, ~used))

@@ -1,0 +1,178 @@
+"""The tables. Every key that a conversation's rows share begins with its row key, so that all of them can be
+distributed by it without a change to the code."""
+
+from typing import Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Sequence,
+    Table,
+    Text,
+    Uuid,
+    func,
+    text,
+)
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+fences: Final = Sequence("fences", metadata=metadata, data_type=BigInteger)
+"""One sequence for all fences: a fence names one operation anywhere, and only grows."""
+
+
+def _time(name: str, *, default: bool = False, nullable: bool = True) -> Column[object]:
+    server_default = func.now() if default else None
+    return Column(name, DateTime(timezone=True), nullable=nullable, server_default=server_default)
+
+
+def _conversation() -> Column[object]:
+    return Column("conversation", Uuid, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True)
+
+
+conversations: Final = Table(
+    "conversations",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("persona_id", Text),
+    Column("title", Text),
+    Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
+    Column("fence", BigInteger, nullable=False),
+    Column("running_operation", Uuid),
+    Column("running_replica", Uuid),
+    Column("running_stream", Text),
+    _time("created_at", default=True, nullable=False),
+    _time("updated_at", default=True, nullable=False),
+    Index("uq_conversations_organization_id_conversation_id", "organization_id", "conversation_id", unique=True),
+    Index("ix_conversations_owner", "organization_id", "user_id", "updated_at", "id"),
+    Index("ix_conversations_running", "running_replica", postgresql_where=text("running_operation IS NOT NULL")),
+)
+
+messages: Final = Table(
+    "messages",
+    metadata,
+    _conversation(),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("message_id", Text, nullable=False),
+    Column("turn_id", Text),
+    Column("role", Text, nullable=False),
+    Column("content", JSON(none_as_null=True)),
+    Column("tool_calls", JSON(none_as_null=True)),
+    Column("tool_call_id", Text),
+    Column("name", Text),
+    Column("is_error", Boolean, nullable=False, server_default=text("false")),
+    Column("metadata", JSON(none_as_null=True)),
+    _time("created_at", default=True, nullable=False),
+)
+
+inbound_messages: Final = Table(
+    "inbound_messages",
+    metadata,
+    _conversation(),
+    Column("operation", Uuid, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("stream_id", Text, nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default=text("1")),
+    Column("touched", Boolean, nullable=False, server_default=text("false")),
+    Column("pause_id", Text),
+    Column("payload", JSON, nullable=False),
+    _time("created_at", default=True, nullable=False),
+    _time("ended_at"),
+)
+
+pauses: Final = Table(
+    "pending_external_tool_requests",
+    metadata,
+    _conversation(),
+    Column("pause_id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("persona_id", Text, nullable=False),
+    Column("stream_id", Text, nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("end_reason", Text),
+    Column("tool_calls", JSON, nullable=False),
+    Column("results", JSON, nullable=False, server_default=text("'[]'")),
+    Column("rationale", Text),
+    Column("snapshot", JSON(none_as_null=True)),
+    _time("requested_at", default=True, nullable=False),
+    _time("expires_at"),
+    _time("resolved_at"),
+    Index(
+        "uq_pending_external_tool_requests_held", "conversation", unique=True, postgresql_where=text("state = 'held'")
+    ),
+    Index(
+        "ix_pending_external_tool_requests_waiting",
+        "organization_id",
+        "user_id",
+        "requested_at",
+        "pause_id",
+        postgresql_where=text("state = 'held'"),
+    ),
+)
+
+streams: Final = Table(
+    "streams",
+    metadata,
+    _conversation(),
+    Column("stream_id", Text, primary_key=True),
+    Column("turn_id", Text, nullable=False),
+    Column("persona_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("close_reason", Text),
+    Column("fence", BigInteger, nullable=False),
+    Column("ends", JSON, nullable=False, server_default=text("'[]'")),
+    Column("pause_id", Text),
+    Column("usage", JSON(none_as_null=True)),
+    Column("final_response", JSON(none_as_null=True)),
+    Column("error", JSON(none_as_null=True)),
+    Column("continued_on", Text),
+    _time("created_at", default=True, nullable=False),
+    _time("ended_at"),
+)
+
+stream_events: Final = Table(
+    "stream_events",
+    metadata,
+    _conversation(),
+    Column("stream_id", Text, primary_key=True),
+    Column("fence", BigInteger, primary_key=True, autoincrement=False),
+    Column("first_n", Integer, primary_key=True, autoincrement=False),
+    Column("last_n", Integer, nullable=False),
+    Column("frames", LargeBinary, nullable=False),
+)
+
+replicas: Final = Table(
+    "replicas",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("dead", Boolean, nullable=False, server_default=text("false")),
+    _time("started_at", default=True, nullable=False),
+    _time("expires_at", nullable=False),
+)

@@ -1,0 +1,76 @@
+"""Frames: one stream chunk as the bytes that every reader gets.
+
+A frame is `id: <fence>-<n>`, `event: <type>`, `data: <one JSON object>` and an empty line, with LF alone. JSON never
+holds a raw line end, so frames can be told apart in a run of bytes by the empty line.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from app.domain.chunks import StreamChunk
+from app.domain.jsontext import dumps
+from app.domain.turn import StreamStatus
+from app.domain.views import Cursor
+
+PING: Final = b": ping\n\n"
+OPENING: Final = b": ok\n\n"
+SEPARATOR: Final = b"\n\n"
+_END_MARK: Final = b"\nevent: end\n"
+_END_REACH: Final = 60
+"""The mark of an `end` frame lies within this many bytes: an id is two numbers of at most 19 digits."""
+
+
+class Envelope:
+    """What all frames of one operation share, encoded once: stream, GMI and persona."""
+
+    def __init__(self, *, stream_id: str, gmi_instance_id: str, persona_id: str) -> None:
+        """Encode the constant part."""
+        shared = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
+        self._shared = dumps(shared)[1:-1]
+
+    def encode(self, fence: int, n: int, chunk: StreamChunk, now: datetime) -> bytes:
+        """Give the chunk's frame. The chunk's own fields come last, so that a reader sees the envelope first."""
+        final = b"true" if chunk.is_final else b"false"
+        time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
+        body = dumps(chunk.fields)[1:-1]
+        if chunk.metadata:
+            body += (b"," if body else b"") + b'"metadata":' + dumps(chunk.metadata)
+        name = chunk.type.encode()
+        return b'id: %d-%d\nevent: %b\ndata: {"type":"%b",%b,"is_final":%b,"timestamp":"%b"%b%b}\n\n' % (
+            fence,
+            n,
+            name,
+            name,
+            self._shared,
+            final,
+            time,
+            b"," if body else b"",
+            body,
+        )
+
+
+def encode_end(fence: int, n: int, status: StreamStatus, extra: Mapping[str, Any] | None = None) -> bytes:
+    """Give the last frame of an operation; `n` is its own number, so `last` counts every frame of the fence."""
+    data = dumps({"status": status.value, **(extra or {}), "last": n})
+    return b"id: %d-%d\nevent: end\ndata: %b\n\n" % (fence, n, data)
+
+
+def is_end(frame: bytes) -> bool:
+    """Tell whether a frame is an operation's last one."""
+    return frame.find(_END_MARK, 0, _END_REACH) > 0
+
+
+def split(frames: bytes) -> Iterator[bytes]:
+    """Take a run of frames apart."""
+    start = 0
+    while start < len(frames):
+        stop = frames.index(SEPARATOR, start) + len(SEPARATOR)
+        yield frames[start:stop]
+        start = stop
+
+
+def cursor_of(frame: bytes) -> Cursor:
+    """Read a frame's place."""
+    line = frame[len(b"id: ") : frame.index(b"\n")]
+    return Cursor.parse(line.decode())

@@ -1,0 +1,170 @@
+"""A ring: the frames of one running operation, in memory, for the readers of this process.
+
+There is no queue per reader. A reader holds a cursor, wakes when the ring grows, and takes all that is there. The ring
+never drops a frame that is not durable; what is durable and old goes first, and a reader that needs it reads the
+database.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+from uuid import UUID
+
+KEPT_BYTES: Final = 1 << 20
+UNWRITTEN_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Frames `first_n` to `last_n` of one fence, as they are stored. A batch never changes once it was sent."""
+
+    conversation: UUID
+    stream_id: str
+    fence: int
+    first_n: int
+    last_n: int
+    frames: bytes
+
+
+class LostFenceError(Exception):
+    """Another operation holds the conversation now: nothing more of this one may be written or sent."""
+
+
+class Ring:
+    """The frames of one operation, numbered from 1, and how many of them are durable."""
+
+    def __init__(self, conversation: UUID, stream_id: str, fence: int) -> None:
+        """Start empty."""
+        self.conversation = conversation
+        self.stream_id = stream_id
+        self.fence = fence
+        self.first_n = 1
+        self.durable_n = 0
+        self.sealed = False
+        self.closed = False
+        self.lost = False
+        self.in_flight: Batch | None = None
+        self._frames: deque[bytes] = deque()
+        self._kept = 0
+        self._unwritten = 0
+        self._grown = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def last_n(self) -> int:
+        """The number of the newest frame; 0 when there is none."""
+        return self.first_n + len(self._frames) - 1
+
+    def append(self, frame: bytes) -> None:
+        """Add a frame and wake the readers. Raises LostFenceError when the operation no longer holds its fence."""
+        if self.lost:
+            raise LostFenceError
+        self._push(frame)
+        self._unwritten += len(frame)
+        if self._unwritten >= UNWRITTEN_BYTES:
+            self._room.clear()
+        self._wake()
+
+    def append_durable(self, frames: list[bytes]) -> None:
+        """Add frames that are stored already (an operation's first and last ones) and wake the readers."""
+        for frame in frames:
+            self._push(frame)
+            self._unwritten += len(frame)
+        self.mark_durable(self.last_n)
+        self._wake()
+
+    async def room(self) -> None:
+        """Wait until the ring may take more: at its bound, the provider is read no further."""
+        await self._room.wait()
+
+    def next_batch(self) -> Batch | None:
+        """Give the batch to write next: the one whose outcome is not known yet, else all that is not durable."""
+        if self.in_flight is None:
+            self.in_flight = self._batch_after(self.durable_n)
+        return self.in_flight
+
+    def all_batches(self) -> list[Batch]:
+        """Give everything that is not durable, for a transaction that takes it along."""
+        flying = self.in_flight
+        rest = self._batch_after(flying.last_n if flying else self.durable_n)
+        return [batch for batch in (flying, rest) if batch is not None]
+
+    def _batch_after(self, n: int) -> Batch | None:
+        frames = self.after(n) or []
+        if not frames:
+            return None
+        return Batch(self.conversation, self.stream_id, self.fence, n + 1, self.last_n, b"".join(frames))
+
+    def mark_durable(self, n: int) -> None:
+        """Learn that the frames up to `n` are stored; old ones may go."""
+        if n > self.durable_n:
+            written = islice(self._frames, self.durable_n + 1 - self.first_n, n + 1 - self.first_n)
+            self._unwritten -= sum(map(len, written))
+            self.durable_n = n
+        if self.in_flight is not None and self.in_flight.last_n <= self.durable_n:
+            self.in_flight = None
+        while self._kept > KEPT_BYTES and self.first_n <= self.durable_n:
+            self._kept -= len(self._frames.popleft())
+            self.first_n += 1
+        if self._unwritten < UNWRITTEN_BYTES:
+            self._room.set()
+
+    def after(self, n: int) -> list[bytes] | None:
+        """Give the frames behind `n`; None when the ring no longer holds the next one."""
+        if n + 1 < self.first_n:
+            return None
+        start = n + 1 - self.first_n
+        return list(self._frames) if start == 0 else [self._frames[i] for i in range(start, len(self._frames))]
+
+    async def grown(self, n: int) -> None:
+        """Wait until there is a frame behind `n`, or the ring is closed or lost."""
+        while self.last_n <= n and not self.closed and not self.lost:
+            await self._grown.wait()
+
+    def close(self) -> None:
+        """No frame will follow."""
+        self.closed = True
+        self._room.set()
+        self._wake()
+
+    def lose(self) -> None:
+        """The fence is gone: readers go on from the database, the operation stops at its next frame."""
+        self.lost = True
+        self._room.set()
+        self._wake()
+
+    def _push(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self._kept += len(frame)
+
+    def _wake(self) -> None:
+        grown, self._grown = self._grown, asyncio.Event()
+        grown.set()
+
+
+class Rings:
+    """The rings of this process, by stream. A stream has at most one running operation."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._by_stream: dict[str, Ring] = {}
+
+    def open(self, ring: Ring) -> None:
+        """Let readers find the ring."""
+        self._by_stream[ring.stream_id] = ring
+
+    def find(self, stream_id: str) -> Ring | None:
+        """Give the ring of the operation that runs on the stream in this process, if there is one."""
+        return self._by_stream.get(stream_id)
+
+    def drop(self, ring: Ring) -> None:
+        """Forget the ring; readers that hold it read it to its end."""
+        if self._by_stream.get(ring.stream_id) is ring:
+            del self._by_stream[ring.stream_id]
+
+    def all(self) -> list[Ring]:
+        """Give every ring."""
+        return list(self._by_stream.values())
