@@ -76,8 +76,9 @@ types: install ## Check the types
 	$(PYTHON) -m mypy
 
 .PHONY: imports
-imports: install ## Check which module may import which
+imports: install ## Check which module may import which, and that each package imported is asked for
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/deptry app
 
 .PHONY: openapi
 openapi: install ## Write the API's description into openapi/

@@ -1,0 +1,87 @@
+"""What is written for people keeps up with the code: settings, error codes, packages and make targets."""
+
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import app
+from app.domain.errors import AppError
+from app.settings import Settings, variable_names
+
+ROOT = Path(__file__).parents[2]
+
+
+def text(*names: str) -> str:
+    return "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
+
+
+def words(*names: str) -> set[str]:
+    """Give the variables and codes that the files name; OPENAI_API_KEY does not count as API_KEY."""
+    return set(re.findall(r"[A-Z][A-Z0-9_]+", text(*names)))
+
+
+def error_codes() -> set[str]:
+    """Give the code of every error in app, wherever it is defined."""
+    for found in pkgutil.walk_packages(app.__path__, "app."):
+        import_module(found.name)
+    return {error.code for error in family(AppError) if error.__module__.startswith("app.")}
+
+
+def family(error: type[AppError]) -> Iterator[type[AppError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from family(child)
+
+
+def variables_of(example: str) -> dict[str, str]:
+    """Give the variables of .env.example with their values, all of which stand behind a #."""
+    return dict(re.findall(r"^#?([A-Z][A-Z0-9_]+)=(.*)$", example, re.MULTILINE))
+
+
+def test_readme_names_each_setting() -> None:
+    assert set(variable_names().values()) - words("README.md") == set()
+
+
+def test_the_example_of_an_env_file_lists_each_setting_and_no_other() -> None:
+    assert set(variables_of(text(".env.example"))) == set(variable_names().values())
+
+
+def test_the_example_of_an_env_file_shows_the_defaults() -> None:
+    example = variables_of(text(".env.example"))
+    shown = {name: example[variable_names()[name]] for name in Settings.model_fields}
+    wrong = {
+        name: shown[name]
+        for name, field in Settings.model_fields.items()
+        if isinstance(field.default, bool | int | float | str | Path) and not means(shown[name], field.default)
+    }
+    assert wrong == {}
+
+
+def means(shown: str, default: bool | float | str | Path) -> bool:  # noqa: FBT001 - one of many types
+    """Tell whether a value of the example says what the default is; 10 and 10.0 are the same."""
+    match default:
+        case bool():
+            return shown == str(default).lower()
+        case int() | float():
+            return float(shown) == default
+        case _:
+            return shown == str(default)
+
+
+def test_each_error_code_is_explained() -> None:
+    assert error_codes() - words("README.md", "CONTRIBUTING.md") == set()
+
+
+def test_the_map_in_contributing_names_each_package() -> None:
+    packages = {found.name for found in pkgutil.iter_modules(app.__path__) if found.ispkg}
+    described = text("CONTRIBUTING.md")
+    assert {name for name in packages if f"`{name}/`" not in described and f"`app/{name}/`" not in described} == set()
+
+
+def test_each_make_target_is_explained() -> None:
+    targets = re.findall(r"^([a-z-]+):.*## ", text("Makefile"), re.MULTILINE)
+    described = text("README.md", "CONTRIBUTING.md")
+    assert targets
+    assert [name for name in targets if f"`make {name}" not in described] == []
