@@ -78,7 +78,7 @@ types: install ## Check the types
 .PHONY: imports
 imports: install ## Check which module may import which, and that each package imported is asked for
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/deptry app
+	$(VENV)/bin/deptry .
 
 .PHONY: openapi
 openapi: install ## Write the API's description into openapi/
