@@ -85,3 +85,9 @@ def test_each_make_target_is_explained() -> None:
     described = text("README.md", "CONTRIBUTING.md")
     assert targets
     assert [name for name in targets if f"`make {name}" not in described] == []
+
+
+def test_contributing_names_only_files_and_folders_that_exist() -> None:
+    named = set(re.findall(r"`((?:app|tests|migrations|openapi|\.ci)/[\w./]*)`", text("CONTRIBUTING.md")))
+    assert named
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
