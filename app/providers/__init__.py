@@ -1,1 +1,1 @@
-"""Model providers: dialects (bytes in, events out), one HTTP module, a registry, and the scripted provider that ships."""
+"""Model providers: dialects (bytes in, events out), one HTTP module, a registry, and providers that play a script."""

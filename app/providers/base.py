@@ -1,6 +1,6 @@
 """The protocol between a GMI and a model, free of any vendor's words."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -79,12 +79,12 @@ class Provider(Protocol):
 
     name: str
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """Stream one request's events, ending with exactly one `Finish`.
 
         Usage that belongs to a provider chunk comes after that chunk's other events; `CallsReady` comes before
         `Finish`. Raises `ProviderError`, and nothing else, when the provider fails or refuses; its `usage` is what the
-        failed request was billed. Closing the iterator closes the socket.
+        failed request was billed. Closing the generator closes the socket, so read it inside `contextlib.aclosing`.
         """
         ...
 

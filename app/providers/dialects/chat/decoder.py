@@ -1,0 +1,228 @@
+"""Reads the events of one Chat Completions response."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from app.domain.errors import ProviderError
+from app.domain.ids import fresh
+from app.domain.usage import Usage
+from app.providers.base import (
+    CallsReady,
+    Finish,
+    FinishReason,
+    ProviderEvent,
+    ReasoningPiece,
+    TextPiece,
+    UsageReport,
+)
+from app.providers.compat import ChatCompat
+from app.providers.dialects.chat.calls import CallAssembler
+from app.providers.errors import failure, in_band
+from app.providers.wire import TextJoiner, loads
+
+_REASONS: Final[dict[str, FinishReason]] = {
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "end_turn": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "refusal",
+}
+_FAILED: Final[dict[str, str]] = {
+    "error": "server",
+    "abort": "server",
+    "aborted": "server",
+    "network_error": "server",
+    "insufficient_system_resource": "overloaded",
+    "malformed_function_call": "server",
+    "engine_overloaded": "overloaded",
+}
+
+
+def _fresh_call_id() -> str:
+    return fresh("call")
+
+
+class ChatDecoder:
+    """See `app.providers.dialect.Decoder`. The answer is whole with a finish reason or with `[DONE]`."""
+
+    def __init__(
+        self,
+        provider: str,
+        compat: ChatCompat,
+        secrets: tuple[str, ...] = (),
+        new_id: Callable[[], str] = _fresh_call_id,
+    ) -> None:
+        self.finished = False
+        self.done = False
+        self.usage: Usage | None = None
+        self._provider = provider
+        self._secrets = secrets
+        self._reasoning_fields = compat.reasoning_fields
+        self._calls = CallAssembler(new_id)
+        self._text = TextJoiner()
+        self._reasoning = TextJoiner()
+        self._raw: str | None = None
+        self._model: str | None = None
+        self._output = False
+        self._refused = False
+        self._gave_calls = False
+
+    def feed(self, event: str, data: bytes) -> list[ProviderEvent]:
+        """See `Decoder.feed`."""
+        if self.done:
+            return []
+        if data[:1] == b"[" and data.strip() == b"[DONE]":
+            self.finished = self.done = True
+            return []
+        document = self._document(event, data)
+        events: list[ProviderEvent] = []
+        choices = document.get("choices")
+        choice: Mapping[str, Any] = {}
+        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) and not choices[0].get("index"):
+            choice = choices[0]
+            self._choice(choice, events)
+        if (told := _usage(document, choice)) is not None:
+            self.usage = told
+            events.append(UsageReport(told))
+        if self._model is None and (model := document.get("model")):
+            self._model = str(model)
+        return events
+
+    def end(self) -> list[ProviderEvent]:
+        """See `Decoder.end`."""
+        if not self.finished:
+            raise failure("truncated", self._provider, f"The answer of {self._provider} broke off before its end.")
+        if self._raw is None and not (self._output or self._calls.begun or self.usage):
+            message = f"The model provider {self._provider} ended its answer before it began."
+            raise failure("server", self._provider, message)
+        events: list[ProviderEvent] = []
+        self._flush(events)
+        self._give_calls(events)
+        events.append(Finish(self._reason(), self._raw, self._model))
+        return events
+
+    def _document(self, event: str, data: bytes) -> Mapping[str, Any]:
+        named_error = event == "error"
+        try:
+            document = loads(data)
+        except ValueError:
+            document = data.decode("utf-8", "replace") if named_error else None
+        if not isinstance(document, Mapping) or named_error or "error" in document or "choices" not in document:
+            error = in_band(self._provider, document, self._secrets, named_error=named_error)
+            if error is not None:
+                raise error
+        if not isinstance(document, Mapping):
+            message = f"The model provider {self._provider} sent an event that is not one JSON object."
+            raise failure("protocol", self._provider, message, retryable=True)
+        return document
+
+    def _choice(self, choice: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        delta = choice.get("delta", choice.get("message"))
+        if isinstance(delta, Mapping):
+            self._delta(delta, events)
+        raw = choice.get("finish_reason")
+        native = str(choice.get("native_finish_reason") or "").lower()
+        if raw in _FAILED or choice.get("error") or (native in _FAILED and not self._output):
+            raise self._failed(choice, str(raw), native)
+        if raw:
+            self._raw = str(raw)
+            self.finished = True
+            self._flush(events)
+            self._give_calls(events)
+
+    def _failed(self, choice: Mapping[str, Any], raw: str, native: str) -> ProviderError:
+        told = in_band(self._provider, {"choices": [choice]}, self._secrets)
+        if told is not None:
+            return told
+        word = raw if raw in _FAILED else native
+        message = f"The model provider {self._provider} gave up while it answered ({word})."
+        return failure(_FAILED.get(word, "server"), self._provider, message)
+
+    def _delta(self, delta: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        for name in self._reasoning_fields:
+            if reasoning := delta.get(name):
+                if isinstance(reasoning, str):
+                    self._think(reasoning, events)
+                break
+        content = delta.get("content")
+        if isinstance(content, str):
+            self._say(content, events)
+        elif isinstance(content, list):
+            self._parts(content, events)
+        if isinstance(refusal := delta.get("refusal"), str) and refusal:
+            self._refused = True
+            self._say(refusal, events)
+        calls = delta.get("tool_calls")
+        for entry in calls if isinstance(calls, list) else ():
+            if isinstance(entry, Mapping):
+                self._calls.push(entry)
+
+    def _parts(self, parts: Sequence[Any], events: list[ProviderEvent]) -> None:
+        """Read content that comes as a list of parts; a thinking part holds a list of texts again."""
+        for part in parts:
+            if not isinstance(part, Mapping):
+                continue
+            if isinstance(text := part.get("text"), str) and text:
+                self._say(text, events)
+            thinking = part.get("thinking")
+            for entry in thinking if isinstance(thinking, list) else [{"text": thinking}]:
+                if isinstance(entry, Mapping) and isinstance(text := entry.get("text"), str) and text:
+                    self._think(text, events)
+
+    def _say(self, text: str, events: list[ProviderEvent]) -> None:
+        if text and (ready := self._text.push(text)):
+            self._output = True
+            events.append(TextPiece(ready))
+
+    def _think(self, text: str, events: list[ProviderEvent]) -> None:
+        if ready := self._reasoning.push(text):
+            events.append(ReasoningPiece(ready))
+
+    def _flush(self, events: list[ProviderEvent]) -> None:
+        if left := self._reasoning.flush():
+            events.append(ReasoningPiece(left))
+        if left := self._text.flush():
+            events.append(TextPiece(left))
+
+    def _give_calls(self, events: list[ProviderEvent]) -> None:
+        calls = self._calls.take(cut=_REASONS.get(self._raw or "") == "length")
+        if calls:
+            self._gave_calls = True
+            events.append(CallsReady(calls))
+
+    def _reason(self) -> FinishReason:
+        if self._gave_calls:
+            return "tool_calls"
+        if self._refused:
+            return "refusal"
+        return "stop" if self._raw is None else _REASONS.get(self._raw, "other")
+
+
+def _usage(document: Mapping[str, Any], choice: Mapping[str, Any]) -> Usage | None:
+    told = document.get("usage") or choice.get("usage")
+    if not told:
+        groq = document.get("x_groq")
+        told = groq.get("usage") if isinstance(groq, Mapping) else None
+    if not isinstance(told, Mapping):
+        return None
+    prompt_details = told.get("prompt_tokens_details")
+    details: Mapping[str, Any] = prompt_details if isinstance(prompt_details, Mapping) else {}
+    answer_details = told.get("completion_tokens_details")
+    answer: Mapping[str, Any] = answer_details if isinstance(answer_details, Mapping) else {}
+    return Usage(
+        prompt_tokens=_count(told.get("prompt_tokens")),
+        completion_tokens=_count(told.get("completion_tokens")),
+        cached_tokens=_count(details.get("cached_tokens") or told.get("prompt_cache_hit_tokens")),
+        reasoning_tokens=_count(answer.get("reasoning_tokens")),
+    )
+
+
+def _count(value: Any) -> int:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return max(0, int(value)) if whole else 0

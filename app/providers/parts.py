@@ -1,0 +1,76 @@
+"""The typed parts of a message's content, and the reasoning that is kept beside it, read once for all dialects."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.domain.messages import Message
+
+REASONING_KEY: Final = "reasoning"
+"""Key in a message's metadata: a list of `{"text", "signature"?, "provider"?, "model"?}`, in the model's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """`{"type": "text", "text": …}`."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """`{"type": "image_url", "url": …, "detail"?: …}` or `{"type": "image", "data": base64, "mime_type": …}`."""
+
+    url: str | None = None
+    data: str | None = None
+    mime_type: str = "image/png"
+    detail: str | None = None
+
+    def as_url(self) -> str:
+        """Give an address; data becomes a `data:` address."""
+        return self.url if self.url is not None else f"data:{self.mime_type};base64,{self.data or ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart:
+    """`{"type": "audio", "data": base64, "mime_type": …}`."""
+
+    data: str
+    mime_type: str = "audio/wav"
+
+    @property
+    def format(self) -> str:
+        """The short name of the format, such as `wav` or `mp3`."""
+        short = self.mime_type.partition("/")[2].removeprefix("x-")
+        return {"mpeg": "mp3", "wave": "wav"}.get(short, short)
+
+
+Part = TextPart | ImagePart | AudioPart
+
+
+def read_parts(content: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    """Read a list of parts; a part of an unknown type is left out."""
+    for part in content:
+        kind = part.get("type")
+        if kind == "text":
+            yield TextPart(str(part.get("text") or ""))
+        elif kind == "image_url":
+            yield _linked_image(part)
+        elif kind == "image":
+            yield ImagePart(data=str(part.get("data") or ""), mime_type=str(part.get("mime_type") or "image/png"))
+        elif kind == "audio":
+            yield AudioPart(str(part.get("data") or ""), str(part.get("mime_type") or "audio/wav"))
+
+
+def _linked_image(part: Mapping[str, Any]) -> ImagePart:
+    nested = part.get("image_url")
+    source: Mapping[str, Any] = nested if isinstance(nested, Mapping) else part
+    url = nested if isinstance(nested, str) else source.get("url")
+    detail = source.get("detail")
+    return ImagePart(url=str(url or ""), detail=None if detail is None else str(detail))
+
+
+def reasoning_text(message: Message) -> str:
+    """Give the text of the reasoning that is kept with an assistant message."""
+    kept = (message.metadata or {}).get(REASONING_KEY)
+    return "".join(str(block.get("text") or "") for block in kept) if isinstance(kept, list) else ""

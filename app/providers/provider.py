@@ -1,0 +1,84 @@
+"""A provider over HTTP: a dialect, an address, a key and the HTTP module put together."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Final
+
+from app.domain.errors import ProviderError
+from app.providers.base import ModelRequest, ProviderEvent, UsageReport
+from app.providers.dialect import Decoder, Dialect
+from app.providers.http import HttpCall, ModelHttp
+
+_REFUSALS: Final = frozenset({400, 422})
+_SHORTEST_SECRET: Final = 8
+
+
+class HttpProvider:
+    """See `app.providers.base.Provider`. `api_key` is None for a server that asks for none."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        http: ModelHttp,
+        *,
+        dialect: Dialect,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._base_url = base_url.rstrip("/")
+        self._api_key = api_key
+        self._http = http
+        self._dialect = dialect
+        self._headers = dict(headers or {})
+        self._refused: set[str] = set()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        """See `Provider.stream`.
+
+        A server that refuses an optional field is asked once more without it, and never with it again.
+        """
+        key = request.api_key or self._api_key
+        secrets = tuple(
+            {word for word in (key, *self._headers.values()) if word is not None and len(word) >= _SHORTEST_SECRET}
+        )
+        body = self._dialect.body(request)
+        while True:
+            for refused in self._refused:
+                body.pop(refused, None)
+            call = HttpCall(
+                provider=self.name,
+                url=self._base_url + self._dialect.path(request),
+                headers={**self._dialect.headers(key), **self._headers},
+                body=body,
+                secrets=secrets,
+            )
+            decoder = self._dialect.decoder(self.name, secrets)
+            try:
+                async with aclosing(self._events(call, decoder)) as events:
+                    async for event in events:
+                        yield event
+            except ProviderError as error:
+                name = self._dialect.refused_field(error.message) if error.status in _REFUSALS else None
+                if name is None or name not in body:
+                    raise
+                self._refused.add(name)
+            else:
+                return
+
+    async def aclose(self) -> None:
+        """See `Provider.aclose`; the connections belong to the HTTP module and are closed with it."""
+
+    async def _events(self, call: HttpCall, decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
+        output = False
+        try:
+            async with aclosing(self._http.stream(call, decoder)) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        output = output or not isinstance(event, UsageReport)
+                        yield event
+        except ProviderError as error:
+            error.after_output = output
+            error.usage = decoder.usage
+            raise
