@@ -105,6 +105,11 @@ class ModelServer:
         """Wait until `count` clients went away before the end of their answer."""
         return await self._until(self.seen.closed, count)
 
+    async def idle(self) -> None:
+        """Wait until no connection is open."""
+        async with asyncio.timeout(PATIENCE), self._changed:
+            await self._changed.wait_for(lambda: not self._tasks)
+
     async def _until(self, entries: list[Entry], count: int) -> list[Entry]:
         async with asyncio.timeout(PATIENCE), self._changed:
             await self._changed.wait_for(lambda: len(entries) >= count)
@@ -127,8 +132,10 @@ class ModelServer:
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client went away, or the test is over
         finally:
-            self._tasks.discard(task)
             writer.close()
+            self._tasks.discard(task)
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _serve(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; tells whether the connection can be used again."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from app.domain.errors import ProviderError
-from app.domain.text import clean_text
 from app.providers.retry_after import parse_retry_after
 from app.providers.wire import join_surrogates, loads
 
@@ -159,9 +158,8 @@ def shown(message: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             message = message.replace(secret, HIDDEN)
-    message = _SECRET_LOOKS.sub(HIDDEN, message[: 20 * MESSAGE_LIMIT])
+    message = _SECRET_LOOKS.sub(HIDDEN, join_surrogates(message[: 20 * MESSAGE_LIMIT]))
     message = " ".join("".join(sign if sign.isprintable() else " " for sign in message).split())
-    message = clean_text(join_surrogates(message))
     return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "\u2026"
 
 

@@ -1,0 +1,57 @@
+"""Model ids and the providers behind them."""
+
+import pytest
+
+from app.domain.errors import ProviderUnavailableError
+from app.providers.registry import SCRIPTED_MODEL, ProviderRegistry, ProvidersPolicy, build_registry
+from app.providers.scripted import ScriptedProvider
+
+
+async def test_the_scripted_model_is_always_there() -> None:
+    registry = build_registry(ProvidersPolicy())
+
+    provider, model = registry.resolve(SCRIPTED_MODEL)
+
+    assert (provider.name, model) == ("scripted", "demo")
+    assert registry.names == ("scripted",)
+    await registry.aclose()
+
+
+async def test_openai_without_a_key_tells_what_to_set_unless_the_request_brings_one() -> None:
+    registry = build_registry(ProvidersPolicy())
+
+    with pytest.raises(ProviderUnavailableError, match="set OPENAI_API_KEY"):
+        registry.resolve("openai:gpt-5")
+    provider, model = registry.resolve("openai:gpt-5", has_key=True)
+    assert (provider.name, model) == ("openai", "gpt-5")
+    await registry.aclose()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [ProvidersPolicy(openai_api_key="sk-1234567890"), ProvidersPolicy(openai_base_url="http://127.0.0.1:9/v1")],
+)
+async def test_a_key_or_an_address_of_ones_own_makes_openai_usable(policy: ProvidersPolicy) -> None:
+    registry = build_registry(policy)
+
+    assert set(registry.names) == {"openai", "scripted"}
+    assert registry.resolve("openai:gpt-5")[0].name == "openai"
+    assert "sk-1234567890" not in repr(policy)
+    await registry.aclose()
+
+
+def test_a_model_may_hold_colons() -> None:
+    registry = ProviderRegistry([ScriptedProvider(name="ollama")])
+
+    assert registry.resolve("ollama:llama3:8b")[1] == "llama3:8b"
+
+
+@pytest.mark.parametrize("model_id", ["", "gpt-5", ":gpt-5", "openai:"])
+def test_what_is_no_model_id_is_told(model_id: str) -> None:
+    with pytest.raises(ProviderUnavailableError, match="provider:model"):
+        ProviderRegistry([]).resolve(model_id)
+
+
+def test_an_unknown_provider_is_told_with_those_that_are_there() -> None:
+    with pytest.raises(ProviderUnavailableError, match=r"no model provider 'nobody'.*scripted"):
+        ProviderRegistry([ScriptedProvider()]).resolve("nobody:gpt-5")
