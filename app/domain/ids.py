@@ -1,6 +1,7 @@
 """Names: fresh ones, and those that are made of other names."""
 
 import secrets
+from hashlib import blake2b
 from typing import Final
 from uuid import UUID, uuid4, uuid5
 
@@ -38,3 +39,9 @@ def conversation_of(stream_id: str) -> UUID | None:
         return UUID(hex=body[:32])
     except ValueError:
         return None
+
+
+def gmi_instance_id(organization_id: str, user_id: str, session_id: str, persona_id: str) -> str:
+    """Give the id of a session's GMI: the same on every replica and after a restart."""
+    identity = "\x00".join((organization_id, user_id, session_id, persona_id))
+    return f"gmi_{blake2b(identity.encode(), digest_size=8).hexdigest()}"

@@ -88,7 +88,9 @@ async def _refuse(connection: Connection, claim: Claim) -> None:
         raise unknown_conversation(claim.conversation_id)
     if found.running_operation is None:
         raise ReplicaGoneError
-    message = f"The stream {found.running_stream} is still running on this conversation; wait for its end, then try again."
+    message = (
+        f"The stream {found.running_stream} is still running on this conversation; wait for its end, then try again."
+    )
     raise ConversationBusyError(message, stream_id=found.running_stream)
 
 
@@ -108,6 +110,43 @@ async def release(connection: Connection, conversation: UUID, *, operation: UUID
         .returning(_row.id)
     )
     return await connection.scalar(statement) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Seized:
+    """A conversation that was taken from a process that has gone."""
+
+    fence: int
+    organization_id: str
+    user_id: str
+    session_id: str
+
+
+async def seize(connection: Connection, conversation: UUID, operation: UUID) -> Seized | None:
+    """Take the conversation from an operation whose replica is dead, and leave it idle under a higher fence.
+
+    None when the operation has ended in the meantime, or another process was faster.
+    """
+    locked = (
+        select(_row.id)
+        .where(_row.id == conversation, _row.running_operation == operation)
+        .where(~select(replicas.c.id).where(replicas.c.id == _row.running_replica, ~replicas.c.dead).exists())
+        .with_for_update(skip_locked=True)
+    )
+    statement = (
+        update(conversations)
+        .where(_row.id.in_(locked))
+        .values(
+            fence=fences.next_value(),
+            running_operation=None,
+            running_replica=None,
+            running_stream=None,
+            updated_at=func.now(),
+        )
+        .returning(_row.fence, _row.organization_id, _row.user_id, _row.session_id)
+    )
+    found = (await connection.execute(statement)).first()
+    return None if found is None else Seized(*found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,16 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from app.domain.errors import ConfigurationError, DatabaseError
 from app.store.database import driver_url
 
 LOCK: Final = 7_316_250_441
@@ -44,6 +49,23 @@ async def upgrade_async(url: str, revision: str = "head") -> None:
             await connection.run_sync(_upgrade, url, revision)
     finally:
         await engine.dispose()
+
+
+async def check_current(url: str) -> None:
+    """Raise ConfigurationError unless the database has the newest tables, DatabaseError when it can't be reached."""
+    engine = create_async_engine(driver_url(url))
+    try:
+        async with engine.connect() as connection:
+            found = await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
+    except (OSError, SQLAlchemyError, asyncpg.PostgresError) as error:
+        message = f"The database can't be reached: {error}. Check DATABASE_URL, and that the server runs."
+        raise DatabaseError(message) from error
+    finally:
+        await engine.dispose()
+    newest = ScriptDirectory.from_config(configuration(url)).get_current_head()
+    if found != newest:
+        message = "The database does not have the newest tables. Run `python -m app migrate`, or set FERMATA_AUTO_MIGRATE=true."
+        raise ConfigurationError(message)
 
 
 def upgrade(url: str, revision: str = "head") -> None:

@@ -1,7 +1,6 @@
 """The log writer: one task that makes the frames of all running operations of this process durable, in groups."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -9,12 +8,13 @@ import structlog
 from app.store.database import Database, is_lost
 from app.store.events import Flushed, flush
 from app.streaming.ring import Batch, Ring, Rings
+from app.streaming.wakeups import Wakeups
 
 _PAUSE_AFTER_LOSS: Final = 0.25
 
 
 class LogWriter:
-    """Writes new frames every `interval` seconds in one statement, and tells `announce` which streams grew."""
+    """Writes new frames every `interval` seconds in one statement, and wakes the readers of their streams."""
 
     def __init__(
         self,
@@ -22,13 +22,13 @@ class LogWriter:
         rings: Rings,
         *,
         interval: float,
-        announce: Callable[[list[str]], Awaitable[None]],
+        wakeups: Wakeups,
     ) -> None:
         """Keep what is needed; `run` does the work."""
         self._database = database
         self._rings = rings
         self._interval = interval
-        self._announce = announce
+        self._wakeups = wakeups
         self._log = structlog.get_logger(__name__)
         self._idle = asyncio.Event()
         self._idle.set()
@@ -60,7 +60,7 @@ class LogWriter:
             await self._write(pairs)
         finally:
             self._idle.set()
-        await self._announce([ring.stream_id for ring, _ in pairs])
+        self._wakeups.wake(ring.stream_id for ring, _ in pairs)
 
     async def _write(self, pairs: list[tuple[Ring, Batch]]) -> None:
         try:

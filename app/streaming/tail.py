@@ -42,16 +42,16 @@ class Tail:
         async for frames in self._read(conversation, stream_id, Cursor(fence, 0), until=fence, follow=False):
             yield frames
 
-    async def open(
-        self, record: StreamRecord, cursor: Cursor | None, *, follow: bool
-    ) -> AsyncIterator[bytes] | None:
+    async def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncIterator[bytes] | None:
         """Give what follows the cursor, up to the stream's last `end`; None when nothing follows and nothing will.
 
         With `follow` the reader stays open over a held pause. Raises MalformedError for a fence that the stream never
         had.
         """
         if cursor is not None and cursor.fence and cursor.fence not in record.fences:
-            message = f"No operation of this stream had the fence {cursor.fence}; the event id belongs to another stream."
+            message = (
+                f"No operation of this stream had the fence {cursor.fence}; the event id belongs to another stream."
+            )
             raise MalformedError(message)
         start = cursor or Cursor(0, 0)
         if record.finished(start) and not (follow and not record.status.closed):

@@ -1,0 +1,124 @@
+"""Builds the runtime from the settings: the only place that knows which concrete parts there are."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import structlog
+
+from app.domain.clock import SystemClock
+from app.domain.policy import LeasePolicy, TurnPolicy
+from app.providers.http import HttpPolicy
+from app.providers.registry import ProvidersPolicy, build_registry
+from app.settings import Settings
+from app.store.database import Database
+from app.store.embedded import EmbeddedPostgres
+from app.store.migrate import check_current, upgrade_async
+from app.streaming.log import LogWriter
+from app.streaming.ring import Rings
+from app.streaming.tail import Tail
+from app.streaming.wakeups import Wakeups
+from app.tools.builtin.current_time import CurrentTime
+from app.tools.executor import ToolExecutor
+from app.tools.registry import ToolRegistry
+from app.turn.delivery.plain_text import PlainText
+from app.turn.facade.lifecycle import Lifecycle
+from app.turn.facade.service import AgentRuntime
+from app.turn.gmi.manager import GmiManager
+from app.turn.gmi.personas import Personas, load_personas
+from app.turn.orchestrator.lease import Lease
+from app.turn.orchestrator.services import Services
+from app.turn.orchestrator.takeover import Takeover
+
+SHIPPED_PERSONAS = Path(__file__).parent / "personas"
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[AgentRuntime]:
+    """Bring up the database and the runtime, give the runtime, and give everything back at the end.
+
+    Raises ConfigurationError, DatabaseError or EmbeddedPostgresError with a sentence for the operator.
+    """
+    async with database_url(settings) as url:
+        embedded = settings.database_url is None
+        if settings.auto_migrate if settings.auto_migrate is not None else embedded:
+            await upgrade_async(url)
+        else:
+            await check_current(url)
+        runtime = build(settings, url)
+        await runtime.start()
+        try:
+            yield runtime
+        finally:
+            await runtime.stop()
+
+
+@asynccontextmanager
+async def database_url(settings: Settings) -> AsyncIterator[str]:
+    """Give the database's URL; the embedded server runs as long as this is open, if no other is set."""
+    if settings.database_url is not None:
+        yield settings.database_url.get_secret_value()
+        return
+    log = structlog.get_logger("app.store.embedded")
+    embedded = EmbeddedPostgres(settings.data_dir, log=lambda event, **fields: log.info(event, **fields))
+    watching: asyncio.Task[None] | None = None
+    try:
+        await embedded.start()
+        watching = asyncio.create_task(embedded.watch(), name="embedded postgres")
+        yield embedded.dsn
+    finally:
+        if watching is not None:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+        await embedded.stop()
+
+
+def build(settings: Settings, url: str) -> AgentRuntime:
+    """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop."""
+    clock = SystemClock()
+    database = Database(url, pool_size=settings.database_pool_size)
+    rings, wakeups = Rings(), Wakeups()
+    providers = build_registry(_providers_policy(settings))
+    tools = ToolExecutor(ToolRegistry([CurrentTime(clock)]), timeout=settings.tool_timeout_seconds)
+    personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
+    lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
+    services = Services(
+        database=database,
+        rings=rings,
+        log=LogWriter(database, rings, interval=settings.flush_milliseconds / 1000, wakeups=wakeups),
+        wakeups=wakeups,
+        lease=lease,
+        clock=clock,
+        providers=providers,
+        personas=Personas(personas, default_id=settings.default_persona_id),
+        gmis=GmiManager(providers, tools),
+        tools=tools,
+        plain_text=PlainText(),
+        policy=_turn_policy(settings),
+    )
+    takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4))
+    tail = Tail(database, rings, wakeups, heartbeat=settings.heartbeat_seconds)
+    return AgentRuntime(services, tail, Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds))
+
+
+def _turn_policy(settings: Settings) -> TurnPolicy:
+    return TurnPolicy(
+        default_model=settings.chosen_model,
+        max_tool_iterations=settings.max_tool_call_iterations,
+        turn_timeout=settings.turn_timeout_seconds,
+        history_limit=settings.max_history_length_messages,
+        history_head=settings.messages_to_keep_verbatim_head,
+        persistence=settings.enable_conversational_persistence,
+        max_result_bytes=settings.max_result_bytes,
+    )
+
+
+def _providers_policy(settings: Settings) -> ProvidersPolicy:
+    key = settings.openai_api_key
+    return ProvidersPolicy(
+        openai_api_key=key.get_secret_value() if key is not None else None,
+        openai_base_url=settings.openai_base_url,
+        http=HttpPolicy(transport=settings.http_transport),
+    )

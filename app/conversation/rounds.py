@@ -1,0 +1,40 @@
+"""Tool rounds: an assistant message that names calls, with the tool messages that answer them.
+
+Limits, history and repair all use this one reading of a message list; none of them may split a round (R336, R63).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.domain.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Messages `start` to `stop` (exclusive) that belong together: a round, or a single message."""
+
+    start: int
+    stop: int
+    is_round: bool
+    complete: bool
+
+
+def blocks(messages: Sequence[Message]) -> list[Block]:
+    """Read a message list as blocks. A round is complete when each of its calls has an answer in it."""
+    found: list[Block] = []
+    place = 0
+    while place < len(messages):
+        stop = _round_end(messages, place)
+        calls = {call.id for call in messages[place].tool_calls}
+        answers = {message.tool_call_id for message in messages[place + 1 : stop]}
+        found.append(Block(place, stop, is_round=bool(calls), complete=calls <= answers))
+        place = stop
+    return found
+
+
+def _round_end(messages: Sequence[Message], start: int) -> int:
+    stop = start + 1
+    if messages[start].role == "assistant" and messages[start].tool_calls:
+        while stop < len(messages) and messages[stop].role == "tool":
+            stop += 1
+    return stop

@@ -1,0 +1,59 @@
+"""The application: the door, and a lifespan that holds the runtime behind it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+
+from app.api.openapi import operation_id
+from app.api.policy import DoorPolicy, key_of
+from app.api.router import install
+from app.api.runtime import Runtime
+from app.bootstrap import running
+from app.settings import Settings
+
+Running = Callable[[Settings], AbstractAsyncContextManager[Runtime]]
+
+
+def create_app(settings: Settings, *, runtime: Running = running) -> FastAPI:
+    """Make the application. Nothing is built, opened or started before its lifespan begins."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with runtime(settings) as live:
+            app.state.runtime = live
+            yield
+
+    app = FastAPI(
+        title="Fermata",
+        version=release(),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=operation_id,
+    )
+    install(app, door_policy(settings))
+    return app
+
+
+def door_policy(settings: Settings) -> DoorPolicy:
+    """Give the door its part of the settings."""
+    return DoorPolicy(
+        keys=tuple(key_of(key.name, key.sha256, key.organization, key.scopes) for key in settings.api_keys),
+        cors_origins=tuple(settings.cors_origins),
+        allowed_hosts=tuple(settings.allowed_hosts),
+        max_body_bytes=settings.max_body_bytes,
+        max_result_bytes=settings.max_result_bytes,
+        drain_grace_seconds=settings.drain_grace_seconds,
+    )
+
+
+def release() -> str:
+    """Give the version that is installed; a checkout that is not installed has the next one."""
+    try:
+        return version("fermata")
+    except PackageNotFoundError:
+        return "0.1.0"

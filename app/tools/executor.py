@@ -1,0 +1,72 @@
+"""Runs one call of a runtime tool: arguments checked, time bounded, the answer in JSON form. It never raises."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from app.domain.jsontext import dumps
+from app.domain.messages import ToolCall
+from app.domain.text import clean
+from app.domain.tools import ToolResult
+from app.tools.base import Tool, ToolContext, ToolError
+from app.tools.registry import ToolRegistry
+
+
+class ToolExecutor:
+    """Runs calls, each at most `timeout` seconds long."""
+
+    def __init__(self, registry: ToolRegistry, *, timeout: float) -> None:
+        """Keep the tools and the bound."""
+        self._registry = registry
+        self._timeout = timeout
+        self._log = structlog.get_logger(__name__)
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The tools that can be run."""
+        return self._registry
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Give the call's result. A fault of any kind is an error result that the model can read."""
+        tool = self._registry.find(call.name)
+        if tool is None:
+            return failed(call, "TOOL_NOT_FOUND", f"There is no tool named {call.name}.")
+        fault = _argument_fault(call, tool.spec.input_schema)
+        if fault:
+            return failed(call, "TOOL_ARGUMENTS_INVALID", fault)
+        try:
+            async with asyncio.timeout(self._timeout):
+                output = await tool.execute(call.arguments, context)
+        except TimeoutError:
+            return failed(call, "TOOL_TIMEOUT", f"The tool took longer than {self._timeout:g} seconds.")
+        except ToolError as error:
+            return failed(call, "TOOL_EXECUTION_FAILED", str(error))
+        except Exception:
+            self._log.exception("tool.failed", tool=call.name, call_id=call.id)
+            return failed(call, "TOOL_EXECUTION_FAILED", "The tool failed for a reason of its own.")
+        return self._succeeded(call, tool, output)
+
+    def _succeeded(self, call: ToolCall, tool: Tool, output: Any) -> ToolResult:
+        try:
+            dumps(output)
+        except (TypeError, ValueError):
+            self._log.exception("tool.output_not_json", tool=tool.spec.name)
+            return failed(call, "TOOL_OUTPUT_INVALID", "The tool gave a value that has no JSON form.")
+        return ToolResult(call.id, call.name, clean(output)[0])
+
+
+def failed(call: ToolCall, code: str, message: str) -> ToolResult:
+    """Make an error result."""
+    details = {"code": code, "message": message}
+    return ToolResult(call.id, call.name, details, is_error=True, error_details=details)
+
+
+def _argument_fault(call: ToolCall, schema: Mapping[str, Any]) -> str | None:
+    if call.invalid is not None:
+        return f"The arguments are not a JSON object: {call.invalid[:200]}"
+    fault = best_match(Draft202012Validator(schema).iter_errors(dict(call.arguments)))
+    return None if fault is None else f"At {fault.json_path}: {fault.message[:300]}"

@@ -1,0 +1,63 @@
+"""The runtime's life: what runs beside the operations, how it begins, and how it ends."""
+
+from typing import Final
+
+import structlog
+
+from app.domain.errors import UnavailableError
+from app.turn.facade.tasks import Tasks
+from app.turn.orchestrator.services import Services
+from app.turn.orchestrator.takeover import Takeover
+
+RETRY_AFTER: Final = 5
+
+
+class Lifecycle:
+    """Starts and stops the lease, the log writer, the takeover and all operations."""
+
+    def __init__(self, services: Services, takeover: Takeover, *, drain_grace: float) -> None:
+        """`drain_grace` is how many seconds running operations get at the end."""
+        self._services = services
+        self._takeover = takeover
+        self._drain_grace = drain_grace
+        self._beside = Tasks()
+        self._open = False
+        self._log = structlog.get_logger(__name__)
+        self.tasks = Tasks()
+
+    async def start(self) -> None:
+        """Register this replica and start what runs beside operations; raises when the database can't be reached."""
+        await self._services.lease.start()
+        self._beside.start(self._services.lease.run(), "lease")
+        self._beside.start(self._services.log.run(), "event log")
+        self._beside.start(self._takeover.run(), "takeover")
+        self._open = True
+
+    def check_open(self) -> None:
+        """Raise UnavailableError while this replica takes no operations."""
+        if not self._open:
+            message = "This replica is shutting down and takes no new operations; send the request again."
+            raise UnavailableError(message, retry_after=RETRY_AFTER)
+
+    async def readiness(self) -> dict[str, bool]:
+        """Give the checks by name."""
+        return {
+            "accepting": self._open,
+            "lease": self._services.lease.is_fresh,
+            "database": await self._services.database.ping(),
+        }
+
+    async def stop(self) -> None:
+        """Refuse what is new, let what runs end within the grace, hand over the rest."""
+        self._open = False
+        if not await self.tasks.wait(self._drain_grace):
+            self._log.warning("drain.handed_over", operations=len(self.tasks))
+        try:
+            await self._services.log.flush()
+            await self._services.lease.leave()
+        except Exception:
+            self._log.exception("drain.leave_failed")
+        await self.tasks.cancel()
+        await self._beside.cancel()
+        await self._services.providers.aclose()
+        await self._services.database.close()

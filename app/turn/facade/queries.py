@@ -1,0 +1,219 @@
+"""What clients ask about conversations, streams and pauses. Another's things look like things that are not there."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from app.domain.errors import AlreadyExistsError, ConversationBusyError, MalformedError, NotFoundError
+from app.domain.ids import conversation_of, fresh, fresh_uuid, row_key
+from app.domain.jsontext import dumps, loads
+from app.domain.messages import Message
+from app.domain.turn import Caller, Pause
+from app.domain.views import ConversationView, MessageView, Page, StreamView
+from app.store import conversations, messages, pauses, streams
+from app.store.conversations import Claim, ConversationRecord, unknown_conversation
+from app.store.database import Connection, Database
+from app.store.messages import MessageRecord, NewMessage
+from app.store.pauses import iso
+from app.store.streams import StreamRecord
+
+
+class Queries:
+    """Reads and small writes, one transaction each."""
+
+    def __init__(self, database: Database) -> None:
+        """Keep the database."""
+        self._database = database
+
+    async def stream(self, caller: Caller, stream_id: str) -> StreamRecord:
+        """Give the caller's stream, or raise NotFoundError."""
+        conversation = conversation_of(stream_id)
+        record = None
+        if conversation is not None:
+            async with self._database.transaction() as connection:
+                record = await streams.find_stream(connection, conversation, stream_id)
+        mine = record is not None and (record.user_id, record.organization_id) == (
+            caller.user_id,
+            caller.organization_id,
+        )
+        if record is None or not mine:
+            message = f"There is no stream {stream_id!r}."
+            raise NotFoundError(message, stream_id=stream_id)
+        return record
+
+    async def stream_view(self, caller: Caller, stream_id: str) -> StreamView:
+        """Give a stream's state, with the pending request while it waits."""
+        record = await self.stream(caller, stream_id)
+        pending = None
+        if record.pause_id is not None:
+            async with self._database.transaction() as connection:
+                pause = await pauses.find(connection, record.conversation, record.pause_id)
+            pending = pause.public().to_json() if pause is not None else None
+        return StreamView(
+            stream_id=record.stream_id,
+            conversation_id=record.conversation_id,
+            turn_id=record.turn_id,
+            status=record.status,
+            final_response=record.final_response,
+            pending_request=pending,
+            error=record.error,
+            usage=record.usage,
+            last_event_id=str(record.last_end) if record.last_end else None,
+        )
+
+    async def pause(self, conversation: UUID, pause_id: str) -> pauses.PauseRecord | None:
+        """Give one pause, whatever its state."""
+        async with self._database.transaction() as connection:
+            return await pauses.find(connection, conversation, pause_id)
+
+    async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
+        """Give the pause that the conversation holds."""
+        async with self._database.transaction() as connection:
+            record = await self._conversation(connection, caller, conversation_id)
+            pause = await pauses.held(connection, record.id)
+        return pause.public() if pause is not None else None
+
+    async def pending_requests(self, caller: Caller, cursor: str | None, limit: int) -> Page[Pause]:
+        """List the pauses that wait for the caller, the oldest first."""
+        after = None
+        if cursor is not None:
+            moment, pause_id = _read_cursor(cursor)
+            after = (datetime.fromisoformat(moment), pause_id)
+        async with self._database.transaction() as connection:
+            found = await pauses.waiting(connection, caller, after=after, limit=limit + 1)
+        more = found[limit - 1] if len(found) > limit else None
+        following = _write_cursor(more.requested_at.isoformat(), more.pause_id) if more else None
+        return Page(tuple(pause.public() for pause in found[:limit]), following)
+
+    async def create_conversation(
+        self,
+        caller: Caller,
+        *,
+        conversation_id: str | None,
+        session_id: str | None,
+        persona_id: str | None,
+        title: str | None,
+        metadata: Mapping[str, Any],
+        initial: tuple[Message, ...],
+    ) -> ConversationView:
+        """Make a conversation with initial messages; AlreadyExistsError when the caller's name for it is taken."""
+        name = conversation_id or fresh("conv")
+        key = row_key(caller.organization_id, name)
+        claim = Claim(fresh_uuid(), fresh_uuid(), key, caller, name, session_id or name, persona_id or "", "")
+        async with self._database.transaction() as connection:
+            made = await conversations.create(connection, claim, title=title, metadata=metadata, persona_id=persona_id)
+            if not made:
+                message = f"The conversation id {name!r} is taken; choose another, or leave it out."
+                raise AlreadyExistsError(message, conversation_id=name)
+            await messages.append(connection, key, [NewMessage(fresh("msg"), message) for message in initial])
+            return _conversation_view(await self._conversation(connection, caller, name))
+
+    async def conversation(self, caller: Caller, conversation_id: str) -> ConversationView:
+        """Give a conversation."""
+        async with self._database.transaction() as connection:
+            return _conversation_view(await self._conversation(connection, caller, conversation_id))
+
+    async def conversation_page(self, caller: Caller, cursor: str | None, limit: int) -> Page[ConversationView]:
+        """List the caller's conversations, the newest change first."""
+        before = None
+        if cursor is not None:
+            moment, key = _read_cursor(cursor)
+            before = (datetime.fromisoformat(moment), UUID(key))
+        async with self._database.transaction() as connection:
+            found = await conversations.page(connection, caller, before=before, limit=limit + 1)
+        more = found[limit - 1] if len(found) > limit else None
+        following = _write_cursor(more.updated_at.isoformat(), str(more.id)) if more else None
+        return Page(tuple(map(_conversation_view, found[:limit])), following)
+
+    async def change_conversation(
+        self, caller: Caller, conversation_id: str, changes: Mapping[str, Any]
+    ) -> ConversationView:
+        """Change title or metadata."""
+        async with self._database.transaction() as connection:
+            record = await self._conversation(connection, caller, conversation_id)
+            if changes:
+                await conversations.change(connection, record.id, changes)
+            return _conversation_view(await self._conversation(connection, caller, conversation_id))
+
+    async def erase_conversation(self, caller: Caller, conversation_id: str) -> None:
+        """Delete a conversation with all that belongs to it; ConversationBusyError while an operation runs."""
+        async with self._database.transaction() as connection:
+            record = await self._conversation(connection, caller, conversation_id)
+            state = await conversations.lock(connection, record.id)
+            if state is not None and state[1] is not None:
+                message = f"The stream {record.running_stream} is still running; delete the conversation after its end."
+                raise ConversationBusyError(message, stream_id=record.running_stream)
+            await conversations.erase(connection, record.id)
+
+    async def message_page(
+        self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool
+    ) -> Page[MessageView]:
+        """List a conversation's messages in order of position."""
+        after = None
+        if cursor is not None:
+            if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+                raise _bad_cursor(cursor)
+            after = int(cursor)
+        async with self._database.transaction() as connection:
+            record = await self._conversation(connection, caller, conversation_id)
+            found = await messages.page(connection, record.id, after=after, limit=limit + 1, descending=descending)
+        following = str(found[limit - 1].position) if len(found) > limit else None
+        return Page(tuple(map(_message_view, found[:limit])), following)
+
+    async def _conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> ConversationRecord:
+        key = row_key(caller.organization_id, conversation_id)
+        record = await conversations.find(connection, key, caller)
+        if record is None:
+            raise unknown_conversation(conversation_id)
+        return record
+
+
+def _conversation_view(record: ConversationRecord) -> ConversationView:
+    return ConversationView(
+        conversation_id=record.conversation_id,
+        user_id=record.user_id,
+        session_id=record.session_id,
+        persona_id=record.persona_id,
+        title=record.title,
+        metadata=record.metadata,
+        created_at=iso(record.created_at),
+        updated_at=iso(record.updated_at),
+        message_count=record.message_count,
+        active_stream_id=record.running_stream,
+        pending_pause_id=record.pause_id,
+    )
+
+
+def _message_view(record: MessageRecord) -> MessageView:
+    calls = record.message().tool_calls
+    return MessageView(
+        position=record.position,
+        message_id=record.message_id,
+        turn_id=record.turn_id,
+        role=record.role,
+        content=record.content,
+        tool_calls=tuple(call.public() for call in calls),
+        tool_call_id=record.tool_call_id,
+        name=record.name,
+        is_error=record.is_error,
+        metadata=record.metadata or {},
+        created_at=iso(record.created_at),
+    )
+
+
+def _write_cursor(*parts: str) -> str:
+    return dumps(parts).hex()
+
+
+def _read_cursor(cursor: str) -> tuple[str, str]:
+    try:
+        first, second = loads(bytes.fromhex(cursor))
+        datetime.fromisoformat(first)
+    except (ValueError, TypeError):
+        raise _bad_cursor(cursor) from None
+    return str(first), str(second)
+
+
+def _bad_cursor(cursor: str) -> MalformedError:
+    return MalformedError(f"The cursor {cursor[:60]!r} can't be read; send the next_cursor of the page before.")

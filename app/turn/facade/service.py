@@ -1,0 +1,232 @@
+"""The runtime as its callers see it: four operations, their streams, and queries.
+
+The facade neither authenticates nor limits (R16, R17, R350): that is the door's part. An operation runs in a task of
+the runtime; whoever started it may go, and the turn goes on.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.domain.errors import ClosedStreamError, InvalidStateError, UnavailableError
+from app.domain.ids import conversation_of, fresh, row_key, stream_id_for
+from app.domain.messages import Message
+from app.domain.pause import PauseState
+from app.domain.turn import Caller, OperationKind, Pause, ResultsInput, StreamStatus, TurnInput
+from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
+from app.store.conversations import ReplicaGoneError
+from app.store.pauses import PauseRecord
+from app.store.streams import StreamRecord
+from app.streaming.tail import Tail
+from app.turn.facade.lifecycle import Lifecycle
+from app.turn.facade.publisher import Publisher
+from app.turn.facade.queries import Queries
+from app.turn.orchestrator.continuation import Continued, check_results, run_continuation
+from app.turn.orchestrator.execution import Emission
+from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.services import Services
+from app.turn.orchestrator.turn import run_turn
+from app.turn.pauses.snapshot import Snapshot
+
+
+class AgentRuntime:
+    """The facade. Every method raises `AppError` for what it refuses."""
+
+    def __init__(self, services: Services, tail: Tail, lifecycle: Lifecycle) -> None:
+        """Keep the parts; `start` makes them live."""
+        self._services = services
+        self._tail = tail
+        self._lifecycle = lifecycle
+        self._queries = Queries(services.database)
+
+    async def start(self) -> None:
+        """Make ready for calls."""
+        await self._lifecycle.start()
+
+    async def stop(self) -> None:
+        """Give everything back; operations that still run are handed over."""
+        await self._lifecycle.stop()
+
+    async def readiness(self) -> dict[str, bool]:
+        """Give the checks that must all hold before turns are sent here."""
+        return await self._lifecycle.readiness()
+
+    # Operations -------------------------------------------------------------------------------------------------
+
+    async def start_turn(self, turn: TurnInput) -> Started:
+        """Accept a turn; the default persona answers when the turn names none (R9, R10)."""
+        turn = replace(turn, persona_id=turn.persona_id or self._services.personas.default_id)
+        operation = self._operation(
+            OperationKind.TURN,
+            turn.caller,
+            conversation_id=turn.conversation_id,
+            session_id=turn.session_id,
+            stream_id=stream_id_for(turn.conversation),
+            turn_id=fresh("turn"),
+        )
+        longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
+        return await self._launch(Publisher(operation, timeout=longest), operation, run_turn(operation, turn))
+
+    async def pass_results(self, results: ResultsInput) -> Started:
+        """Accept results on the stream of their pause (R74 to R92)."""
+        record = await self._queries.stream(results.caller, results.stream_id or "")
+        pause = await self._held_on(record, results.pause_id)
+        return await self._continue(OperationKind.CONTINUATION, pause, results, record.stream_id)
+
+    async def resume(self, results: ResultsInput) -> Started:
+        """Accept results for a named pause, onto a new stream (R189 to R199)."""
+        caller, name = results.caller, results.conversation_id or ""
+        await self._queries.conversation(caller, name)
+        key = row_key(caller.organization_id, name)
+        pause = await self._queries.pause(key, results.pause_id or "")
+        if pause is None or pause.state is not PauseState.HELD:
+            message = (
+                f"The conversation does not hold the pause {results.pause_id!r}: it was continued, ended or replaced."
+            )
+            raise InvalidStateError(message, pause_id=results.pause_id)
+        return await self._continue(OperationKind.RESUME, pause, results, stream_id_for(key))
+
+    async def _held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:
+        """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88)."""
+        if record.status.closed:
+            message = f"The stream {record.stream_id} is closed ({record.close_reason}); it takes no results."
+            raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on)
+        if record.status is StreamStatus.RUNNING or record.pause_id is None:
+            message = "The pause of this stream is being continued, or the turn has not paused yet."
+            raise InvalidStateError(message, stream_id=record.stream_id)
+        if pause_id is not None and pause_id != record.pause_id:
+            message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
+            raise InvalidStateError(message, pause_id=record.pause_id)
+        pause = await self._queries.pause(record.conversation, record.pause_id)
+        if pause is None or pause.state is not PauseState.HELD:
+            message = "The pause was continued or ended in the meantime."
+            raise InvalidStateError(message, pause_id=record.pause_id)
+        return pause
+
+    async def _continue(
+        self, kind: OperationKind, pause: PauseRecord, results: ResultsInput, stream_id: str
+    ) -> Started:
+        check_results(pause, results.results, max_bytes=self._services.policy.max_result_bytes)
+        continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}))
+        operation = self._operation(
+            kind,
+            results.caller,
+            conversation_id=pause.conversation_id,
+            session_id=pause.session_id,
+            stream_id=stream_id,
+            turn_id=pause.turn_id,
+        )
+        longest = continued.snapshot.options.turn_timeout_seconds or self._services.policy.turn_timeout
+        publisher = Publisher(operation, timeout=longest, taken_pause=pause.pause_id)
+        return await self._launch(publisher, operation, run_continuation(operation, continued, results))
+
+    def _operation(self, kind: OperationKind, caller: Caller, **names: str) -> Operation:
+        self._lifecycle.check_open()
+        return Operation(self._services, kind=kind, caller=caller, **names)
+
+    async def _launch(self, publisher: Publisher, operation: Operation, emissions: AsyncIterator[Emission]) -> Started:
+        self._lifecycle.tasks.start(publisher.run(emissions), f"{operation.kind.value} {operation.stream_id}")
+        try:
+            return await operation.accepted
+        except ReplicaGoneError:
+            message = "This replica is starting anew; try again."
+            raise UnavailableError(message, retry_after=1) from None
+
+    # Streams ----------------------------------------------------------------------------------------------------
+
+    async def open_operation(self, started: Started) -> AsyncIterator[bytes]:
+        """Give an operation's frames, from its first to its `end`; each item is one or more whole frames."""
+        conversation = conversation_of(started.stream_id)
+        if conversation is None:
+            message = f"{started.stream_id!r} is no stream id"
+            raise ValueError(message)
+        return self._tail.operation(conversation, started.stream_id, started.fence)
+
+    async def open_events(
+        self, caller: Caller, stream_id: str, after: Cursor | None, *, follow: bool
+    ) -> AsyncIterator[bytes] | None:
+        """Give a stream's frames after a cursor; None when nothing follows and nothing will."""
+        record = await self._queries.stream(caller, stream_id)
+        return await self._tail.open(record, after, follow=follow)
+
+    async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
+        """Tell what a stream does or how it ended."""
+        return await self._queries.stream_view(caller, stream_id)
+
+    # Pauses, conversations, personas ----------------------------------------------------------------------------
+
+    async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
+        """Give the pause that a conversation holds (R8)."""
+        return await self._queries.pending_request(caller, conversation_id)
+
+    async def pending_requests(self, caller: Caller, cursor: str | None, limit: int) -> Page[Pause]:
+        """List the pauses that wait for this caller."""
+        return await self._queries.pending_requests(caller, cursor, limit)
+
+    async def create_conversation(
+        self,
+        caller: Caller,
+        *,
+        conversation_id: str | None,
+        session_id: str | None,
+        persona_id: str | None,
+        title: str | None,
+        metadata: Mapping[str, Any],
+        messages: tuple[Message, ...],
+    ) -> ConversationView:
+        """Make a conversation."""
+        if persona_id is not None:
+            self._services.personas.find(persona_id)
+        return await self._queries.create_conversation(
+            caller,
+            conversation_id=conversation_id,
+            session_id=session_id,
+            persona_id=persona_id,
+            title=title,
+            metadata=metadata,
+            initial=messages,
+        )
+
+    async def list_conversations(self, caller: Caller, cursor: str | None, limit: int) -> Page[ConversationView]:
+        """List a caller's conversations, the last changed first."""
+        return await self._queries.conversation_page(caller, cursor, limit)
+
+    async def get_conversation(self, caller: Caller, conversation_id: str) -> ConversationView:
+        """Give a conversation."""
+        return await self._queries.conversation(caller, conversation_id)
+
+    async def update_conversation(
+        self, caller: Caller, conversation_id: str, *, title: str | None, metadata: Mapping[str, Any] | None
+    ) -> ConversationView:
+        """Change what is not None."""
+        given = {"title": title, "metadata": None if metadata is None else dict(metadata)}
+        changes = {name: value for name, value in given.items() if value is not None}
+        return await self._queries.change_conversation(caller, conversation_id, changes)
+
+    async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
+        """Erase a conversation with all that belongs to it."""
+        await self._queries.erase_conversation(caller, conversation_id)
+
+    async def list_messages(
+        self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool
+    ) -> Page[MessageView]:
+        """List a conversation's messages by position."""
+        return await self._queries.message_page(
+            caller, conversation_id, cursor=cursor, limit=limit, descending=descending
+        )
+
+    def personas(self) -> tuple[PersonaView, ...]:
+        """Give all personas."""
+        return tuple(self.persona(persona.id) for persona in self._services.personas.all())
+
+    def persona(self, persona_id: str) -> PersonaView:
+        """Give one persona, or raise PersonaNotFoundError."""
+        persona = self._services.personas.find(persona_id)
+        return PersonaView(
+            persona_id=persona.id,
+            name=persona.name,
+            description=persona.description,
+            model=persona.model or self._services.policy.default_model,
+            tools=persona.tools,
+            is_default=persona.id == self._services.personas.default_id,
+        )

@@ -1,0 +1,45 @@
+"""What a GMI is given, and what a GMI is. A host may bring its own by offering the same two methods."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from app.domain.chunks import GmiChunk, GmiOutput
+from app.domain.messages import Message
+from app.domain.persona import Persona
+from app.domain.tools import ToolSpec
+from app.domain.turn import TurnOptions
+from app.domain.usage import Usage
+from app.tools.base import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class GmiTurnInput:
+    """One turn, or the rest of one after a pause.
+
+    `messages` are sent as they are: system first, the user's input or the results last. `before_effect` is awaited
+    before the first runtime tool starts. `usage_before` is what earlier operations of the turn used.
+    """
+
+    persona: Persona
+    model: str
+    messages: tuple[Message, ...]
+    runtime_tools: tuple[ToolSpec, ...]
+    host_tools: tuple[ToolSpec, ...]
+    options: TurnOptions
+    context: ToolContext
+    before_effect: Callable[[], Awaitable[None]]
+    max_iterations: int
+    sources: tuple[Mapping[str, object], ...] = ()
+    usage_before: Usage = Usage()
+    provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Gmi(Protocol):
+    """An agent of a session. It keeps no conversation's messages between operations."""
+
+    instance_id: str
+
+    def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
+        """Yield chunks, the marker last of them, and then exactly one `GmiOutput`. Does not raise for a failed turn."""
+        ...

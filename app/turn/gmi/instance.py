@@ -1,0 +1,162 @@
+"""The runtime's own GMI: model steps and tool rounds until there is an answer, or until the host is needed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import structlog
+
+from app.domain.answers import in_call_order, result_message
+from app.domain.chunks import (
+    FinalResponseMarker,
+    GmiChunk,
+    GmiError,
+    GmiOutput,
+    SourcesAvailable,
+    ToolCallRequest,
+    ToolResultRecorded,
+    UsageUpdate,
+)
+from app.domain.errors import AppError, ProcessingError, ProviderError
+from app.domain.messages import Message, ToolCall
+from app.domain.tools import ToolResult
+from app.domain.usage import Usage
+from app.providers.base import ModelRequest
+from app.providers.registry import ProviderRegistry
+from app.tools.executor import ToolExecutor
+from app.turn.gmi.base import GmiTurnInput
+from app.turn.gmi.step import Step
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a turn has so far."""
+
+    messages: list[Message]
+    used_ids: set[str]
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+
+
+class RuntimeGmi:
+    """Serves every conversation of a session, and keeps none of their messages between operations."""
+
+    def __init__(self, instance_id: str, providers: ProviderRegistry, tools: ToolExecutor) -> None:
+        """Keep what steps and rounds need."""
+        self.instance_id = instance_id
+        self._providers = providers
+        self._tools = tools
+        self._log = structlog.get_logger(__name__)
+
+    async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
+        """See `Gmi.process_turn_stream`. A failure is a `GmiError` chunk and an output that carries the same."""
+        used = {call.id for message in turn.messages for call in message.tool_calls}
+        progress = _Progress(list(turn.messages), used)
+        output: GmiOutput | None = None
+        try:
+            if turn.sources:
+                yield SourcesAvailable(turn.sources)
+            async for item in self._steps(turn, progress):
+                if isinstance(item, GmiOutput):
+                    output = item
+                else:
+                    yield item
+        except Exception as error:  # a turn's failure is an answer of its own (R295 to R304)
+            failure = self._failure(error)
+            output = GmiOutput(is_final=True, usage=progress.usage, error=failure, steps=progress.steps)
+            yield failure
+        yield FinalResponseMarker()
+        yield output or GmiOutput(is_final=True, usage=progress.usage)
+
+    async def _steps(self, turn: GmiTurnInput, progress: _Progress) -> AsyncIterator[GmiChunk | GmiOutput]:
+        # One step more than there may be rounds: at the limit, a last step without tools writes the answer.
+        for index in range(turn.max_iterations + 1):
+            step = self._step(turn, progress, index, last=index == turn.max_iterations)
+            try:
+                async for chunk in step.run():
+                    yield chunk
+            except ProviderError:
+                if step.usage is not None:
+                    progress.usage += step.usage
+                    yield UsageUpdate(
+                        step.usage, attempt_failed=True, provider=step.provider.name, model=step.request.model
+                    )
+                raise
+            progress.steps += 1
+            progress.usage += step.usage or Usage()
+            progress.texts.append(step.text)
+            if index == turn.max_iterations:
+                step.calls.clear()
+            progress.messages.append(step.answer())
+            if not step.calls:
+                yield self._answer(turn, progress)
+                return
+            async for item in self._round(turn, progress, step):
+                yield item
+                if isinstance(item, GmiOutput):
+                    return
+
+    def _step(self, turn: GmiTurnInput, progress: _Progress, index: int, *, last: bool) -> Step:
+        provider, model = self._providers.resolve(turn.model, has_key=_brings_key(turn))
+        options, persona = turn.options, turn.persona.options
+        request = ModelRequest(
+            model=model,
+            messages=tuple(progress.messages),
+            tools=() if last else (*turn.runtime_tools, *turn.host_tools),
+            temperature=options.temperature if options.temperature is not None else persona.temperature,
+            top_p=options.top_p if options.top_p is not None else persona.top_p,
+            max_tokens=options.max_tokens or persona.max_tokens,
+            response_format=options.response_format,
+            user=turn.context.caller.user_id,
+            api_key=turn.provider_api_keys.get(provider.name),
+        )
+        host = frozenset(tool.name for tool in turn.host_tools)
+        own = frozenset(tool.name for tool in turn.runtime_tools) - host
+        return Step(index, provider, request, progress.used_ids, own)
+
+    async def _round(self, turn: GmiTurnInput, progress: _Progress, step: Step) -> AsyncIterator[GmiChunk | GmiOutput]:
+        """Run the runtime's calls and record them; then stop, when the host has calls to run as well."""
+        host_names = {tool.name for tool in turn.host_tools}
+        for_host = tuple(call for call in step.calls if call.name in host_names and call.invalid is None)
+        own = [call for call in step.calls if call not in for_host]
+        if own:
+            await turn.before_effect()
+        results: list[ToolResult] = list(await asyncio.gather(*(self._tools.run(call, turn.context) for call in own)))
+        for result in in_call_order(own, results):
+            progress.messages.append(result_message(result))
+            yield ToolResultRecorded(result)
+        progress.calls += own
+        if for_host:
+            yield ToolCallRequest(for_host, external=True)
+            yield GmiOutput(
+                is_final=False,
+                response_text="".join(progress.texts) or None,
+                tool_calls=for_host,
+                usage=progress.usage,
+                rag_sources=turn.sources,
+                history=tuple(progress.messages),
+                steps=progress.steps,
+            )
+
+    def _answer(self, turn: GmiTurnInput, progress: _Progress) -> GmiOutput:
+        return GmiOutput(
+            is_final=True,
+            response_text="".join(progress.texts) or None,
+            tool_calls=tuple(progress.calls),
+            usage=progress.usage,
+            rag_sources=turn.sources,
+            history=tuple(progress.messages),
+            steps=progress.steps,
+        )
+
+    def _failure(self, error: Exception) -> GmiError:
+        if isinstance(error, AppError):
+            return GmiError(error.code, error.message, error.details)
+        self._log.exception("gmi.turn_failed")
+        return GmiError(ProcessingError.code, f"The turn failed: {type(error).__name__}: {str(error)[:300]}")
+
+
+def _brings_key(turn: GmiTurnInput) -> bool:
+    return turn.model.partition(":")[0] in turn.provider_api_keys

@@ -1,0 +1,134 @@
+"""Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from app.domain.chunks import GmiError, GmiOutput, StreamChunk
+from app.domain.ids import fresh
+from app.domain.messages import Message
+from app.domain.turn import StreamStatus
+from app.domain.usage import Usage
+from app.store.messages import NewMessage
+from app.turn.delivery import emitter, final_response
+from app.turn.delivery.requests import HeldRequests
+from app.turn.delivery.transform import to_stream
+from app.turn.gmi.base import GmiTurnInput
+from app.turn.gmi.instance import RuntimeGmi
+from app.turn.orchestrator.effects import NewPause, Outcome
+from app.turn.orchestrator.operation import Operation
+from app.turn.pauses.rule import stops_for_host
+from app.turn.pauses.snapshot import Snapshot
+
+Emission = StreamChunk | Outcome
+
+
+async def execute(operation: Operation, gmi: RuntimeGmi, turn: GmiTurnInput) -> AsyncIterator[Emission]:
+    """Yield the stream's chunks as they come, and last of all the operation's outcome."""
+    held = HeldRequests()
+    output = GmiOutput(is_final=True)
+    failure: GmiError | None = None
+    async with aclosing(gmi.process_turn_stream(turn)) as items:  # type: ignore[type-var]
+        async for item in items:
+            if isinstance(item, GmiOutput):
+                output = item
+                continue
+            if isinstance(item, GmiError):
+                failure = item
+            chunk = to_stream(item, held)
+            if chunk is not None:
+                yield chunk
+    if stops_for_host(output):
+        yield _pause(operation, turn, output, held)
+    else:
+        yield _end(operation, turn, output, failure or output.error)
+
+
+def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: HeldRequests) -> Outcome:
+    """The turn stops: one request that names exactly the saved calls, behind the pause's own writes (R219 to R227)."""
+    streamed = held.matching(output)
+    rationale = (streamed.rationale if streamed else None) or output.response_text
+    usage = turn.usage_before + output.usage
+    pause_id = fresh("pause")
+    snapshot = Snapshot(
+        messages=output.history,
+        persona=turn.persona.to_json(),
+        host_tools=turn.host_tools,
+        options=turn.options,
+        usage=usage,
+        sources=tuple(turn.sources),
+    )
+    request = emitter.host_tool_request(
+        output.tool_calls,
+        pause_id=pause_id,
+        rationale=rationale,
+        metadata=streamed.metadata if streamed else None,
+    )
+    message = Message(
+        "assistant",
+        output.response_text,
+        tool_calls=output.tool_calls,
+        metadata={"source": "output_tool_calls", "persona_id": turn.persona.id},
+    )
+    return Outcome(
+        status=StreamStatus.PAUSED,
+        chunks=(request,),
+        usage=usage,
+        messages=_kept(operation, message),
+        pause=NewPause(pause_id, output.tool_calls, rationale, snapshot),
+    )
+
+
+def _end(operation: Operation, turn: GmiTurnInput, output: GmiOutput, failure: GmiError | None) -> Outcome:
+    """The turn is over: its reply is kept, and exactly one `final_response` says so (R36 to R41, R300 to R304)."""
+    services = operation.services
+    text = output.response_text
+    reply = None
+    if text and text.strip():
+        metadata = {"source": "output", "persona_id": turn.persona.id}
+        reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), operation.turn_id)
+    usage = turn.usage_before + output.usage
+    payload = final_response.build(
+        output,
+        usage=usage,
+        turn_id=operation.turn_id,
+        message_id=reply.message_id if reply and services.policy.persistence else None,
+        persona=turn.persona,
+        plain_text=services.plain_text,
+    )
+    now = services.clock.now()
+    before = (
+        (
+            emitter.error(failure.code, failure.message, failure.details),
+            emitter.lifecycle("errored", "error", now, {"code": failure.code}),
+        )
+        if failure
+        else (emitter.lifecycle("completed", "ok", now),)
+    )
+    return Outcome(
+        status=StreamStatus.FAILED if failure else StreamStatus.COMPLETED,
+        chunks=(*before, emitter.final_response(payload)),
+        usage=usage,
+        messages=_kept(operation, reply),
+        final_response=payload,
+        error=failure.to_json() if failure else None,
+    )
+
+
+def outside_failure(operation: Operation, code: str, message: str, usage: Usage) -> Outcome:
+    """Give the outcome of a failure outside the GMI turn: an `error`, and no `final_response` (R305)."""
+    now = operation.services.clock.now()
+    return Outcome(
+        status=StreamStatus.FAILED,
+        chunks=(emitter.lifecycle("errored", "error", now, {"code": code}), emitter.error(code, message)),
+        usage=usage,
+        error={"code": code, "message": message},
+    )
+
+
+def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[NewMessage, ...]:
+    """Give what the conversation keeps: nothing with persistence off (R53, R121)."""
+    if message is None or not operation.services.policy.persistence:
+        return ()
+    if isinstance(message, NewMessage):
+        return (message,)
+    return (NewMessage(fresh("msg"), message, operation.turn_id),)

@@ -1,0 +1,170 @@
+"""One operation: a turn, a continuation or a resume, from its first transaction (T1) to its second (T2).
+
+The fence that T1 takes is named by every later write. Whoever no longer holds it stops, and says nothing more.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from uuid import UUID
+
+from app.domain.chunks import StreamChunk
+from app.domain.ids import fresh_uuid, row_key
+from app.domain.turn import Caller, OperationKind
+from app.domain.views import Started
+from app.store import conversations, inbound
+from app.store.conversations import Claim, ReplicaGoneError
+from app.store.database import Connection, is_lost
+from app.store.events import insert_batches
+from app.streaming.frames import Envelope
+from app.streaming.ring import Batch, LostFenceError, Ring
+from app.turn.orchestrator.services import Services
+
+Accept = Callable[[Connection, int], Awaitable[None]]
+RETRY_SECONDS = 0.25
+
+
+class Operation:
+    """An operation of this process. Before T1 its chunks wait; T1 stores them, and from then on the ring has them."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        kind: OperationKind,
+        caller: Caller,
+        conversation_id: str,
+        session_id: str,
+        stream_id: str,
+        turn_id: str,
+    ) -> None:
+        """Name the operation; nothing is stored yet."""
+        self.id = fresh_uuid()
+        self.services = services
+        self.kind = kind
+        self.caller = caller
+        self.conversation_id = conversation_id
+        self.conversation: UUID = row_key(caller.organization_id, conversation_id)
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.turn_id = turn_id
+        self.replica = services.lease.id
+        self.accepted: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
+        self.fence = 0
+        self.ring: Ring | None = None
+        self._envelope: Envelope | None = None
+        self._early: list[StreamChunk] = []
+        self._opening: dict[int, list[bytes]] = {}
+        self._touched = False
+
+    # Before and in T1 -------------------------------------------------------------------------------------------
+
+    def name(self, *, gmi_instance_id: str, persona_id: str) -> None:
+        """Say who answers: the part that all frames of the operation share."""
+        self._envelope = Envelope(stream_id=self.stream_id, gmi_instance_id=gmi_instance_id, persona_id=persona_id)
+
+    def claim(self, persona_id: str) -> Claim:
+        """Say what T1 takes the conversation for."""
+        return Claim(
+            operation=self.id,
+            replica=self.replica,
+            conversation=self.conversation,
+            caller=self.caller,
+            conversation_id=self.conversation_id,
+            session_id=self.session_id,
+            persona_id=persona_id,
+            stream_id=self.stream_id,
+        )
+
+    async def accept(self, claim: Claim, then: Accept, *, create: bool) -> None:
+        """T1: take the conversation, do `then` under the new fence, and store the chunks so far, in one transaction.
+
+        Raises what `take` and `then` raise; the operation has then left no trace. Readers find the ring afterwards.
+        """
+
+        async def work(connection: Connection) -> int:
+            fence = await conversations.take(connection, claim, create=create)
+            await then(connection, fence)
+            frames = self.encode_from(1, self._early, fence)
+            self._opening[fence] = frames
+            await insert_batches(connection, [self._batch(fence, 1, frames)])
+            return fence
+
+        async def landed(connection: Connection) -> int | None:
+            state = await conversations.lock(connection, self.conversation)
+            return state[0] if state is not None and state[1] == self.id else None
+
+        gone = self.services.lease.is_gone
+        try:
+            self.fence = await self.services.database.land(work, landed, give_up=lambda: gone(self.replica))
+        except ReplicaGoneError:
+            # Declared dead before the operation began: nothing is stored, and a later try has a new id.
+            self.replica = self.services.lease.id
+            raise
+        self.ring = Ring(self.conversation, self.stream_id, self.fence)
+        self.ring.append_durable(self._opening[self.fence])
+        self.services.rings.open(self.ring)
+        self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))
+        self.services.wakeups.wake([self.stream_id])
+
+    # Between T1 and T2 ------------------------------------------------------------------------------------------
+
+    def emit(self, chunk: StreamChunk) -> None:
+        """Put a chunk on the stream. Raises LostFenceError when another operation has taken over."""
+        if self.ring is None:
+            self._early.append(chunk)
+        else:
+            self.ring.append(self._encode(self.fence, self.ring.last_n + 1, chunk))
+
+    async def touch(self) -> None:
+        """Store, once, that the outside world may see something of this operation: it can't be run again unseen."""
+        if self._touched:
+            return
+        while True:
+            with suppress(OSError):
+                if await self._store_touch():
+                    self._touched = True
+                    return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _store_touch(self) -> bool:
+        try:
+            async with self.services.database.transaction() as connection:
+                landed = await inbound.touch(connection, self.conversation, self.id, self.fence)
+        except Exception as error:
+            if not is_lost(error):
+                raise
+            return False
+        if not landed:
+            self.lose()
+        return True
+
+    async def may_go_on(self) -> None:
+        """Wait until this process may act and the ring has room; LostFenceError when the operation is not ours."""
+        await self.services.lease.until_fresh()
+        if self.ring is not None:
+            await self.ring.room()
+            if self.ring.lost:
+                raise LostFenceError
+
+    def lose(self) -> None:
+        """Learn that the fence is gone."""
+        if self.ring is not None:
+            self.ring.lose()
+        raise LostFenceError
+
+    # Frames -----------------------------------------------------------------------------------------------------
+
+    def encode_from(self, n: int, chunks: list[StreamChunk] | tuple[StreamChunk, ...], fence: int) -> list[bytes]:
+        """Encode chunks as frames `n`, `n`+1, … of a fence."""
+        return [self._encode(fence, place, chunk) for place, chunk in enumerate(chunks, start=n)]
+
+    def _encode(self, fence: int, n: int, chunk: StreamChunk) -> bytes:
+        if self._envelope is None:
+            message = "an operation must be named before it says anything"
+            raise RuntimeError(message)
+        return self._envelope.encode(fence, n, chunk, self.services.clock.now())
+
+    def _batch(self, fence: int, first_n: int, frames: list[bytes]) -> Batch:
+        last_n = first_n + len(frames) - 1
+        return Batch(self.conversation, self.stream_id, fence, first_n, last_n, b"".join(frames))

@@ -1,0 +1,34 @@
+"""What operations share in one process. Built in `app.bootstrap`, passed down, never global."""
+
+from dataclasses import dataclass
+
+from app.domain.clock import Clock
+from app.domain.policy import TurnPolicy
+from app.providers.registry import ProviderRegistry
+from app.store.database import Database
+from app.streaming.log import LogWriter
+from app.streaming.ring import Rings
+from app.streaming.wakeups import Wakeups
+from app.tools.executor import ToolExecutor
+from app.turn.delivery.plain_text import PlainText
+from app.turn.gmi.manager import GmiManager
+from app.turn.gmi.personas import Personas
+from app.turn.orchestrator.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts that an operation needs."""
+
+    database: Database
+    rings: Rings
+    log: LogWriter
+    wakeups: Wakeups
+    lease: Lease
+    clock: Clock
+    providers: ProviderRegistry
+    personas: Personas
+    gmis: GmiManager
+    tools: ToolExecutor
+    plain_text: PlainText
+    policy: TurnPolicy

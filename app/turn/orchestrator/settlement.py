@@ -1,0 +1,111 @@
+"""T2: an operation's outcome, in one transaction, and only then to its readers."""
+
+from uuid import UUID
+
+from app.domain.pause import PauseEvent, PauseState
+from app.domain.turn import StreamStatus
+from app.store import conversations, inbound, messages, pauses, streams
+from app.store.database import Connection, OutcomeUnknownError
+from app.store.events import insert_batches
+from app.store.pauses import PauseRecord
+from app.store.streams import StreamEnd
+from app.streaming.frames import encode_end
+from app.streaming.ring import Batch, LostFenceError, Ring
+from app.turn.orchestrator.effects import NewPause, Outcome
+from app.turn.orchestrator.operation import Operation
+
+
+async def settle(operation: Operation, ring: Ring, outcome: Outcome, *, taken_pause: str | None) -> None:
+    """Write the outcome and announce it.
+
+    `taken_pause` is the pause that a continuation answers; it is over with this. Raises LostFenceError when another
+    operation took over: nothing was written then and nothing is announced.
+    """
+    services = operation.services
+    await services.log.seal(ring)
+    frames = operation.encode_from(ring.last_n + 1, outcome.chunks, operation.fence)
+    extra = {"pause_id": outcome.pause.pause_id} if outcome.pause else {}
+    if outcome.close_reason:
+        extra["reason"] = outcome.close_reason
+    end_n = ring.last_n + len(frames) + 1
+    frames.append(encode_end(operation.fence, end_n, outcome.status, extra))
+    last = Batch(operation.conversation, operation.stream_id, operation.fence, ring.last_n + 1, end_n, b"".join(frames))
+
+    async def work(connection: Connection) -> bool:
+        mine = await conversations.release(
+            connection, operation.conversation, operation=operation.id, fence=operation.fence
+        )
+        if mine:
+            await _write(connection, operation, outcome, end_n, taken_pause)
+            await insert_batches(connection, [*ring.all_batches(), last])
+        return mine
+
+    async def landed(connection: Connection) -> bool | None:
+        await conversations.lock(connection, operation.conversation)
+        entry = await inbound.find(connection, operation.conversation, operation.id)
+        return True if entry is not None and entry.status == outcome.status.value else None
+
+    gone = services.lease.is_gone
+    try:
+        mine = await services.database.land(work, landed, give_up=lambda: gone(operation.replica))
+    except OutcomeUnknownError:
+        mine = False
+    if not mine:
+        ring.lose()
+        raise LostFenceError
+    ring.append_durable(frames)
+    services.wakeups.wake([operation.stream_id])
+
+
+async def _write(
+    connection: Connection, operation: Operation, outcome: Outcome, last: int, taken_pause: str | None
+) -> None:
+    conversation = operation.conversation
+    if taken_pause is not None:
+        await _end_taken(connection, conversation, taken_pause, outcome.status)
+    await messages.append(connection, conversation, outcome.messages)
+    if outcome.pause is not None:
+        await pauses.hold(connection, _record(operation, outcome.pause))
+    end = StreamEnd(
+        fence=operation.fence,
+        last=last,
+        status=outcome.status,
+        close_reason=outcome.close_reason or ("ended" if outcome.status.closed else None),
+        pause_id=outcome.pause.pause_id if outcome.pause else None,
+        usage=outcome.usage.to_json(),
+        final_response=outcome.final_response,
+        error=outcome.error,
+    )
+    await streams.end_operation(connection, conversation, operation.stream_id, end)
+    await inbound.finish(connection, conversation, operation.id, outcome.status.value)
+
+
+async def _end_taken(connection: Connection, conversation: UUID, pause_id: str, status: StreamStatus) -> None:
+    pause = await pauses.find(connection, conversation, pause_id, for_update=True)
+    if pause is not None and pause.state is PauseState.RECORDED:
+        failed = status in {StreamStatus.FAILED, StreamStatus.CANCELLED}
+        event = PauseEvent.INTERRUPTED if failed else PauseEvent.SETTLED
+        await pauses.move(connection, pause, event, reason="continued")
+
+
+def _record(operation: Operation, pause: NewPause) -> PauseRecord:
+    return PauseRecord(
+        conversation=operation.conversation,
+        pause_id=pause.pause_id,
+        organization_id=operation.caller.organization_id,
+        conversation_id=operation.conversation_id,
+        user_id=operation.caller.user_id,
+        session_id=operation.session_id,
+        persona_id=pause.snapshot.persona["id"],
+        stream_id=operation.stream_id,
+        turn_id=operation.turn_id,
+        fence=operation.fence,
+        state=PauseState.HELD,
+        end_reason=None,
+        calls=pause.calls,
+        results=(),
+        rationale=pause.rationale,
+        snapshot=pause.snapshot.to_json(),
+        requested_at=operation.services.clock.now(),
+        expires_at=None,
+    )

@@ -1,0 +1,1 @@
+"""Between turns: when a turn stops for its host, what is kept, and how calls are answered."""

@@ -1,0 +1,62 @@
+"""The snapshot: all that a continuation needs, stored with the pause, so that any process can go on days later.
+
+Its message list is exactly what the paused step's model was sent, with that step's answer and the results of calls that
+the GMI ran itself. A continuation appends results and rebuilds nothing. Provider keys are never part of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.domain.errors import UnavailableError
+from app.domain.messages import Message, dump, load
+from app.domain.tools import ToolSpec
+from app.domain.turn import TurnOptions
+from app.domain.usage import Usage
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a pause keeps of its turn. `persona` is the persona as it was, in its file form."""
+
+    messages: tuple[Message, ...]
+    persona: Mapping[str, Any]
+    host_tools: tuple[ToolSpec, ...]
+    options: TurnOptions
+    usage: Usage
+    sources: tuple[Mapping[str, Any], ...] = ()
+    user_context: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored form."""
+        return {
+            "version": VERSION,
+            "messages": dump(self.messages),
+            "persona": dict(self.persona),
+            "host_tools": [tool.to_json() for tool in self.host_tools],
+            "options": self.options.to_json(),
+            "usage": self.usage.to_json(),
+            "sources": [dict(source) for source in self.sources],
+            "user_context": dict(self.user_context or {}),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Snapshot":
+        """Read the stored form. UnavailableError for the format of a newer release: the pause stays as it is."""
+        version = stored.get("version")
+        if version != VERSION:
+            message = (
+                f"This pause was stored in format {version}, which this release can't read. Continue it on a newer one."
+            )
+            raise UnavailableError(message)
+        return cls(
+            messages=load(stored["messages"]),
+            persona=stored["persona"],
+            host_tools=tuple(ToolSpec.from_json(tool) for tool in stored["host_tools"]),
+            options=TurnOptions.from_json(stored["options"]),
+            usage=Usage.from_json(stored["usage"]),
+            sources=tuple(stored["sources"]),
+            user_context=stored.get("user_context"),
+        )

@@ -1,0 +1,73 @@
+"""What the phases fill in, and what comes of it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.domain.chunks import StreamChunk
+from app.domain.clock import Clock
+from app.domain.messages import Message
+from app.domain.persona import Persona
+from app.domain.policy import TurnPolicy
+from app.domain.tools import ToolSpec
+from app.domain.turn import TurnInput
+from app.providers.registry import ProviderRegistry
+from app.store.database import Connection, Database
+from app.store.messages import NewMessage
+from app.tools.registry import ToolRegistry
+from app.turn.gmi.instance import RuntimeGmi
+from app.turn.gmi.manager import GmiManager
+from app.turn.gmi.personas import Personas
+
+Accept = Callable[[Callable[[Connection, int], Awaitable[None]], dict[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseServices:
+    """What a phase may use. `emit` puts a chunk on the stream; `accept` is T1, given what to store besides."""
+
+    database: Database
+    clock: Clock
+    personas: Personas
+    gmis: GmiManager
+    providers: ProviderRegistry
+    tools: ToolRegistry
+    policy: TurnPolicy
+    emit: Callable[[StreamChunk], None]
+    name: Callable[[str, str], None]
+    accept: Accept
+
+
+@dataclass(slots=True)
+class TurnDraft:
+    """A turn while it is prepared; each phase adds its part."""
+
+    turn: TurnInput
+    stream_id: str
+    turn_id: str
+    persona: Persona | None = None
+    gmi: RuntimeGmi | None = None
+    model: str = ""
+    input: NewMessage | None = None
+    runtime_tools: tuple[ToolSpec, ...] = ()
+    history: tuple[Message, ...] = ()
+    routing: dict[str, Any] = field(default_factory=dict)
+
+    def chosen(self) -> tuple[Persona, RuntimeGmi, NewMessage]:
+        """Give what phases 2 and 4 chose; a later phase that runs without them is a fault of the pipeline."""
+        if self.persona is None or self.gmi is None or self.input is None:
+            message = "phases 2 and 4 must run first"
+            raise RuntimeError(message)
+        return self.persona, self.gmi, self.input
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTurn:
+    """What stage 4 needs: who answers, with what, and the messages it is told, in order."""
+
+    persona: Persona
+    gmi: RuntimeGmi
+    model: str
+    messages: tuple[Message, ...]
+    runtime_tools: tuple[ToolSpec, ...]
+    host_tools: tuple[ToolSpec, ...]

@@ -1,0 +1,56 @@
+"""Phase 8: the turn is accepted. In one transaction (T1) a held pause ends and the input is stored (R106 to R112, R252)."""
+
+from typing import Any
+
+from app.domain.errors import PauseHeldError
+from app.domain.pause import PauseEvent
+from app.store import messages, pauses
+from app.store.database import Connection
+from app.store.messages import NewMessage
+from app.turn.pauses import keeper
+from app.turn.preparation.draft import PhaseServices, TurnDraft
+
+
+async def run(draft: TurnDraft, services: PhaseServices) -> None:
+    """Accept the turn. Raises NotFoundError, ConversationBusyError or PauseHeldError; nothing is stored then."""
+
+    async def store(connection: Connection, fence: int) -> None:
+        ended = await _end_pause(connection, fence, draft, services)
+        new = [*ended, draft.chosen()[2]]
+        await messages.append(connection, draft.turn.conversation, new if services.policy.persistence else ())
+
+    await services.accept(store, inbound_payload(draft))
+
+
+async def _end_pause(connection: Connection, fence: int, draft: TurnDraft, services: PhaseServices) -> list[NewMessage]:
+    pause = await pauses.held(connection, draft.turn.conversation, for_update=True)
+    if pause is None:
+        return []
+    if draft.turn.on_pause == "reject":
+        message = "The conversation waits for tool results; answer the pending request, or send on_pause: end."
+        raise PauseHeldError(message, pending_request=pause.public().to_json())
+    return await keeper.end(
+        connection,
+        pause,
+        event=PauseEvent.NEW_TURN,
+        fence=fence,
+        now=services.clock.now(),
+        continued_on=draft.stream_id,
+    )
+
+
+def inbound_payload(draft: TurnDraft) -> dict[str, Any]:
+    """Give the turn as it was accepted, without the raw body and without provider keys."""
+    turn = draft.turn
+    persona, _, new = draft.chosen()
+    return {
+        "persona_id": persona.id,
+        "model": draft.model,
+        "session_id": turn.session_id,
+        "input": new.message.to_json(),
+        "message_id": new.message_id,
+        "tools": [tool.to_json() for tool in turn.tools],
+        "options": turn.options.to_json(),
+        "user_context": dict(turn.user_context),
+        "had_provider_keys": bool(turn.provider_api_keys),
+    }

@@ -1,0 +1,58 @@
+"""The twelve phases in their order (R246). What fails before phase 8 stores nothing and leaves a held pause alone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from app.domain.messages import Message
+from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
+from app.turn.preparation.phases import (
+    p01_validate,
+    p02_acquire_gmi,
+    p03_stream_context,
+    p04_gmi_input,
+    p05_plan,
+    p06_execution_policy,
+    p07_memory_policy,
+    p08_persist_inbound,
+    p09_summary,
+    p10_prompt_profile,
+    p11_recall,
+    p12_history,
+)
+
+Phase = Callable[[TurnDraft, PhaseServices], Awaitable[None]]
+
+PHASES: Final[tuple[Phase, ...]] = (
+    p01_validate.run,
+    p02_acquire_gmi.run,
+    p03_stream_context.run,
+    p04_gmi_input.run,
+    p05_plan.run,
+    p06_execution_policy.run,
+    p07_memory_policy.run,
+    p08_persist_inbound.run,
+    p09_summary.run,
+    p10_prompt_profile.run,
+    p11_recall.run,
+    p12_history.run,
+)
+
+
+async def prepare(draft: TurnDraft, services: PhaseServices, phases: tuple[Phase, ...] = PHASES) -> PreparedTurn:
+    """Run the phases one after another. Raises what a phase raises; an `AppError` carries its own code."""
+    for phase in phases:
+        await phase(draft, services)
+    return finished(draft)
+
+
+def finished(draft: TurnDraft) -> PreparedTurn:
+    """Give the prepared turn: the persona's prompt first, then the history, the input last."""
+    persona, gmi, _ = draft.chosen()
+    return PreparedTurn(
+        persona=persona,
+        gmi=gmi,
+        model=draft.model,
+        messages=(Message("system", persona.system_prompt.strip()), *draft.history),
+        runtime_tools=draft.runtime_tools,
+        host_tools=draft.turn.tools,
+    )
