@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from app.api.openapi import contract_files
 from app.api.sse import CutResponseError
 from app.bootstrap import database_url
-from app.bootstrap import database_url
 from app.domain.errors import AppError
 from app.main import create_app
 from app.observability.logging import configure_logging, leave_out
@@ -167,8 +166,8 @@ def _invitation(settings: Settings, listener: socket.socket) -> str:
     return (
         f"\nFermata listens on {address} and answers with {settings.chosen_model}.\n"
         f"Open {address}/ in a browser, or try:\n\n"
-        f"  {post} -d '{{\"input\": \"Hello!\"}}'\n\n"
-        f"  {post} \\\n    -d '{{\"input\": \"What is the weather in Berlin?\", \"tools\": [{WEATHER_TOOL}]}}'\n\n"
+        f'  {post} -d \'{{"input": "Hello!"}}\'\n\n'
+        f'  {post} \\\n    -d \'{{"input": "What is the weather in Berlin?", "tools": [{WEATHER_TOOL}]}}\'\n\n'
         f"  curl{key} {address}/v1/conversations/first/pending-request\n\n"
     )
 

@@ -1,0 +1,1 @@
+"""The calls of the service, one module per thing that is called upon."""

@@ -1,0 +1,53 @@
+"""Streams: what they do, and their events again."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from app.api.body import DoorRoute
+from app.api.deps import DoorDep, Reading, RuntimeDep, StreamPath
+from app.api.documents import EVENT_STREAM_CONTENT, refusals
+from app.api.negotiation import require_events
+from app.api.schemas.streams import StreamOut
+from app.api.sse import FrameResponse
+from app.domain.errors import GoneError, NotAcceptableError, NotFoundError
+from app.domain.views import Cursor
+
+router = APIRouter(route_class=DoorRoute, tags=["streams"])
+
+
+@router.get("/v1/streams/{stream_id}", response_model=StreamOut, responses=refusals(NotFoundError))
+async def read_stream(stream_id: StreamPath, runtime: RuntimeDep, caller: Reading) -> object:
+    """Give a stream's state: what it answered, what it waits for, or why it failed."""
+    return await runtime.stream_state(caller, stream_id)
+
+
+@router.get(
+    "/v1/streams/{stream_id}/events",
+    response_model=None,
+    responses={
+        200: {"description": "The events after the cursor, and on as they come.", "content": EVENT_STREAM_CONTENT},
+        204: {"description": "Nothing follows the cursor, and nothing will; an `EventSource` stops here."},
+        **refusals(NotFoundError, NotAcceptableError, GoneError),
+    },
+)
+async def follow_stream(
+    *,
+    stream_id: StreamPath,
+    request: Request,
+    runtime: RuntimeDep,
+    door: DoorDep,
+    caller: Reading,
+    after: Annotated[str | None, Query(description="Id of the last event that was read.")] = None,
+    follow: Annotated[bool, Query(description="Stay open while the stream holds a pause.")] = False,
+    last_event_id: Annotated[str | None, Header(description="The same as `after`, and wins over it.")] = None,
+) -> Response:
+    """Replay a stream's events and follow it."""
+    require_events(request.headers)
+    text = last_event_id or after
+    cursor = Cursor.parse(text) if text else None
+    frames = await runtime.open_events(caller, stream_id, cursor, follow=follow)
+    if frames is None:
+        return Response(status_code=HTTPStatus.NO_CONTENT.value)
+    return FrameResponse(frames, headers={"X-Stream-Id": stream_id}, grace=door.policy.drain_grace_seconds)

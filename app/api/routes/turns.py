@@ -1,0 +1,43 @@
+"""Turns: run one, in a conversation that is named or in one that the service names."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.body import DoorRoute
+from app.api.deps import Chatting, ConversationPath, DoorDep, RuntimeDep
+from app.api.documents import operation_responses
+from app.api.negotiation import form_of
+from app.api.operations import answer
+from app.api.schemas.turns import TurnBody
+from app.domain.errors import ConversationBusyError, NotFoundError, PauseHeldError, PersonaNotFoundError
+from app.domain.ids import fresh
+
+router = APIRouter(route_class=DoorRoute, tags=["turns"])
+_RESPONSES = operation_responses(NotFoundError, PersonaNotFoundError, ConversationBusyError, PauseHeldError)
+
+
+@router.post("/v1/conversations/{conversation_id}/turns", responses=_RESPONSES, response_model=None)
+async def run_turn(
+    *,
+    conversation_id: ConversationPath,
+    body: TurnBody,
+    request: Request,
+    runtime: RuntimeDep,
+    door: DoorDep,
+    asker: Chatting,
+) -> Response:
+    """Run a turn. A conversation that does not exist is made; its owner is whoever makes it."""
+    form = form_of(request.headers)
+    caller = asker.caller(body.user_id, body.organization_id)
+    started = await runtime.start_turn(body.to_domain(caller, conversation_id))
+    return await answer(form, runtime, caller, started, grace=door.policy.drain_grace_seconds)
+
+
+@router.post("/v1/turns", responses=_RESPONSES, response_model=None)
+async def run_turn_in_new_conversation(
+    body: TurnBody, request: Request, runtime: RuntimeDep, door: DoorDep, asker: Chatting
+) -> Response:
+    """Run a turn in a new conversation; `X-Conversation-Id` tells its name."""
+    form = form_of(request.headers)
+    caller = asker.caller(body.user_id, body.organization_id)
+    started = await runtime.start_turn(body.to_domain(caller, fresh("conv")))
+    return await answer(form, runtime, caller, started, grace=door.policy.drain_grace_seconds)

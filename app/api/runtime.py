@@ -1,0 +1,99 @@
+"""What the door asks of the runtime: the facade's public face, as a protocol.
+
+The door knows nothing else of what lies behind it, and its tests can put anything of this shape there.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from app.domain.messages import Message
+from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
+from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
+
+
+class Runtime(Protocol):
+    """Every method raises AppError for what it refuses; an iterator of frames raises when it can't be finished."""
+
+    async def readiness(self) -> dict[str, bool]:
+        """Give the checks that must all hold before turns are sent here."""
+        ...
+
+    async def start_turn(self, turn: TurnInput) -> Started:
+        """Accept a turn."""
+        ...
+
+    async def pass_results(self, results: ResultsInput) -> Started:
+        """Accept results on the stream of their pause."""
+        ...
+
+    async def resume(self, results: ResultsInput) -> Started:
+        """Accept results for a named pause, onto a new stream."""
+        ...
+
+    async def open_operation(self, started: Started) -> AsyncIterator[bytes]:
+        """Give an operation's frames, from its first to its `end`; each item is one or more whole frames."""
+        ...
+
+    async def open_events(
+        self, caller: Caller, stream_id: str, after: Cursor | None, *, follow: bool
+    ) -> AsyncIterator[bytes] | None:
+        """Give a stream's frames after a cursor; None when nothing follows and nothing will."""
+        ...
+
+    async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
+        """Tell what a stream does or how it ended."""
+        ...
+
+    async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
+        """Give the pause that a conversation holds."""
+        ...
+
+    async def pending_requests(self, caller: Caller, cursor: str | None, limit: int) -> Page[Pause]:
+        """List the pauses that wait for this caller."""
+        ...
+
+    async def create_conversation(
+        self,
+        caller: Caller,
+        *,
+        conversation_id: str | None,
+        session_id: str | None,
+        persona_id: str | None,
+        title: str | None,
+        metadata: Mapping[str, Any],
+        messages: tuple[Message, ...],
+    ) -> ConversationView:
+        """Make a conversation."""
+        ...
+
+    async def list_conversations(self, caller: Caller, cursor: str | None, limit: int) -> Page[ConversationView]:
+        """List a caller's conversations, the last changed first."""
+        ...
+
+    async def get_conversation(self, caller: Caller, conversation_id: str) -> ConversationView:
+        """Give a conversation."""
+        ...
+
+    async def update_conversation(
+        self, caller: Caller, conversation_id: str, *, title: str | None, metadata: Mapping[str, Any] | None
+    ) -> ConversationView:
+        """Change what is not None."""
+        ...
+
+    async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
+        """Erase a conversation with all that belongs to it."""
+        ...
+
+    async def list_messages(
+        self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool
+    ) -> Page[MessageView]:
+        """List a conversation's messages by position."""
+        ...
+
+    def personas(self) -> tuple[PersonaView, ...]:
+        """Give all personas."""
+        ...
+
+    def persona(self, persona_id: str) -> PersonaView:
+        """Give one persona."""
+        ...

@@ -1,0 +1,59 @@
+"""A stream's state, and the pause it may hold."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from app.api.schemas.base import Output
+from app.domain.turn import StreamStatus
+
+
+class CallOut(Output):
+    """A call that the host is to run."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class PauseOut(Output):
+    """A turn that waits for its host. Post a result for each of `missing`."""
+
+    pause_id: str
+    stream_id: str
+    conversation_id: str
+    session_id: str
+    user_id: str
+    persona_id: str
+    turn_id: str
+    tool_calls: tuple[CallOut, ...]
+    rationale: str | None
+    requested_at: str
+    expires_at: str | None
+    received: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+class UsageOut(Output):
+    """Tokens that were billed."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+
+
+class StreamOut(Output):
+    """What a stream does or how it ended: the answer of a turn that is not streamed, too."""
+
+    stream_id: str
+    conversation_id: str
+    turn_id: str
+    status: StreamStatus
+    final_response: Mapping[str, Any] | None
+    pending_request: PauseOut | None
+    error: Mapping[str, Any] | None = Field(description="`code` and `message`, when the stream failed.")
+    usage: Mapping[str, Any] | None
+    last_event_id: str | None

@@ -1,0 +1,90 @@
+"""Bodies that bring the results of host tools, on the stream of the pause or by a resume."""
+
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from app.api.schemas.base import Input, Name, NotBlank, OwnedInput
+from app.api.schemas.turns import Keys, OptionsInput, refuse_twice
+from app.domain.errors import TooLargeError
+from app.domain.jsontext import dumps
+from app.domain.tools import EXTERNAL_ERROR_CODE, ToolResult
+from app.domain.turn import Caller, ResultsInput
+
+
+class ResultInput(Input):
+    """The answer to one call of the pause."""
+
+    tool_call_id: Name = Field(description="The call's id, from the request.", examples=["call_1"])
+    tool_name: Name | None = Field(default=None, description="The tool's name; the pause knows it too.")
+    output: Any = Field(
+        default=None,
+        description="What the tool gave: any JSON value. Needed unless the call failed.",
+        examples=[{"temperature_c": 21}],
+    )
+    is_error: bool = Field(default=False, description="Whether the call failed.")
+    error_message: NotBlank | None = Field(
+        default=None, max_length=16_384, description="Why it failed; told to the model."
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "ResultInput":
+        if self.error_message is not None and not self.is_error:
+            message = "error_message belongs to a result with is_error: true"
+            raise ValueError(message)
+        if not self.is_error and "output" not in self.model_fields_set:
+            message = "output is missing: send what the tool gave (null is a value), or is_error: true"
+            raise ValueError(message)
+        return self
+
+    def to_domain(self) -> ToolResult:
+        """Give the domain's value."""
+        told = None
+        if self.error_message is not None:
+            told = {"code": EXTERNAL_ERROR_CODE, "message": self.error_message}
+        return ToolResult(self.tool_call_id, self.tool_name or "", self.output, self.is_error, told)
+
+
+class ToolResultsBody(OwnedInput):
+    """Results for the pause that a stream holds."""
+
+    pause_id: Name | None = Field(default=None, description="The pause that is meant; refused when another is held.")
+    results: list[ResultInput] = Field(min_length=1, max_length=256, description="One entry for each call.")
+    options: OptionsInput = Field(default_factory=OptionsInput, description="Options of the continuation.")
+    provider_api_keys: Keys = Field(
+        default_factory=dict, description="Keys by provider for the continuation; never stored and never logged."
+    )
+
+    @field_validator("results")
+    @classmethod
+    def _calls_differ(cls, results: list[ResultInput]) -> list[ResultInput]:
+        refuse_twice([result.tool_call_id for result in results], "two results are for the call")
+        return results
+
+    def to_domain(
+        self, caller: Caller, *, largest: int, stream_id: str | None = None, conversation_id: str | None = None
+    ) -> ResultsInput:
+        """Give the facade's input; TooLargeError for an output of more than `largest` bytes of JSON."""
+        for result in self.results:
+            size = len(dumps(result.output))
+            if size > largest:
+                message = (
+                    f"The output for the call {result.tool_call_id!r} has {size} bytes and the limit is {largest}; "
+                    "send a summary, or an address where the rest can be read."
+                )
+                raise TooLargeError(message, tool_call_id=result.tool_call_id, limit=largest)
+        return ResultsInput(
+            caller=caller,
+            results=tuple(result.to_domain() for result in self.results),
+            stream_id=stream_id,
+            conversation_id=conversation_id,
+            pause_id=self.pause_id,
+            options=self.options.to_domain(),
+            provider_api_keys=self.provider_api_keys,
+        )
+
+
+class ResumeBody(ToolResultsBody):
+    """Results for the named pause of a conversation, taken onto a new stream."""
+
+    pause_id: Name = Field(description="The pause that is meant.")

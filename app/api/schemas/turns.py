@@ -1,0 +1,124 @@
+"""The body of a turn, and what a turn's operation answers when it is not streamed."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator
+
+from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
+from app.api.schemas.json_schema import check_object_schema
+from app.api.schemas.parts import TextOrParts, as_content
+from app.domain.tools import ToolSpec
+from app.domain.turn import Caller, TurnInput, TurnOptions
+
+Language = Annotated[str, Field(min_length=1, max_length=64, examples=["en", "de-AT"])]
+Flag = str | int | float | bool | None
+
+
+def _object_schema(schema: JsonObject) -> JsonObject:
+    check_object_schema(schema)
+    return schema
+
+
+class ToolInput(Input):
+    """A tool that the host runs itself: when the model asks for it, the turn pauses."""
+
+    name: str = Field(pattern="^[A-Za-z0-9_-]{1,64}$", description="Its name.", examples=["get_weather"])
+    description: str = Field(default="", max_length=16_384, description="What it does, told to the model.")
+    input_schema: Annotated[JsonObject, AfterValidator(_object_schema)] = Field(
+        default={"type": "object", "properties": {}},
+        description="JSON Schema of its arguments; the root must be of type object.",
+        examples=[{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}],
+    )
+
+    def to_domain(self) -> ToolSpec:
+        """Give the domain's value."""
+        return ToolSpec(self.name, self.description, self.input_schema)
+
+
+class OptionsInput(Input):
+    """Options of one operation; what is left out is decided by the persona and the settings."""
+
+    model: str | None = Field(
+        default=None,
+        pattern="^[^:\\s]+:\\S+$",
+        max_length=256,
+        description="`provider:model`.",
+        examples=["openai:gpt-4o-mini"],
+    )
+    temperature: float | None = Field(default=None, ge=0, le=2, description="How freely the model chooses.")
+    top_p: float | None = Field(default=None, gt=0, le=1, description="Share of likely tokens to choose from.")
+    max_tokens: int | None = Field(default=None, ge=1, le=10_000_000, description="Longest answer of a model step.")
+    max_tool_iterations: int | None = Field(default=None, ge=1, le=100, description="Tool rounds of the turn.")
+    response_format: JsonObject | None = Field(default=None, description="Passed to the provider as it is.")
+    turn_timeout_seconds: float | None = Field(default=None, gt=0, le=86_400, description="Longest time to run.")
+    custom_flags: dict[str, Any] = Field(default_factory=dict, description="Flags for phases and guardrails.")
+
+    def to_domain(self) -> TurnOptions:
+        """Give the domain's value."""
+        return TurnOptions(**dict(self))
+
+
+Keys = Annotated[dict[Name, NotBlank], Field(max_length=16)]
+
+
+class TurnBody(OwnedInput):
+    """One turn: what the user says, and what this turn may use."""
+
+    input: TextOrParts = Field(
+        description="What the user says: text, or a list of typed parts.", examples=["What is the weather in Berlin?"]
+    )
+    persona_id: Name | None = Field(default=None, description="Who answers; the service's default when left out.")
+    session_id: Name | None = Field(default=None, description="The session; the conversation's id when left out.")
+    tools: list[ToolInput] = Field(default_factory=list, max_length=128, description="Host tools of this turn.")
+    options: OptionsInput = Field(default_factory=OptionsInput, description="Options of this turn.")
+    user_context: JsonObject = Field(default_factory=dict, description="What is known of the user in this turn.")
+    language_hint: Language | None = Field(default=None, description="The language the input is in.")
+    target_language: Language | None = Field(default=None, description="The language to answer in.")
+    provider_api_keys: Keys = Field(
+        default_factory=dict, description="Keys by provider for this turn; never stored and never logged."
+    )
+    on_pause: Literal["end", "reject"] = Field(
+        default="end", description="What to do when the conversation waits for tool results: end that, or refuse."
+    )
+
+    @field_validator("tools")
+    @classmethod
+    def _names_differ(cls, tools: list[ToolInput]) -> list[ToolInput]:
+        refuse_twice([tool.name for tool in tools], "two tools are named")
+        return tools
+
+    def to_domain(self, caller: Caller, conversation_id: str) -> TurnInput:
+        """Give the facade's input."""
+        return TurnInput(
+            caller=caller,
+            conversation_id=conversation_id,
+            session_id=self.session_id or conversation_id,
+            input=as_content(self.input),
+            persona_id=self.persona_id,
+            tools=tuple(tool.to_domain() for tool in self.tools),
+            options=self.options.to_domain(),
+            user_context=self.user_context,
+            language_hint=self.language_hint,
+            target_language=self.target_language,
+            provider_api_keys=self.provider_api_keys,
+            on_pause=self.on_pause,
+        )
+
+
+class StartedOut(Output):
+    """An operation that runs: read its stream's events to follow it."""
+
+    stream_id: str
+    conversation_id: str
+    turn_id: str
+
+
+def refuse_twice(names: Sequence[str], words: str) -> None:
+    """Raise ValueError when a name comes twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"{words} {name!r}; each may come once"
+            raise ValueError(message)
+        seen.add(name)

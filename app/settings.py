@@ -1,0 +1,251 @@
+"""Settings: the environment and `.env`, read once, checked, and explained.
+
+Every variable begins with `FERMATA_`, except those that the whole world names the same way (`DATABASE_URL` and the
+providers' keys). Lists and objects are JSON. A variable with our prefix that is not known is refused, since a
+misspelt limit is worse than none.
+"""
+
+import difflib
+import ipaddress
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as SourceError
+
+PREFIX: Final = "FERMATA_"
+ENV_FILE: Final = ".env"
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class ApiKeySetting(BaseModel):
+    """One API key: its name, its SHA-256, the organization it acts in, and what it may do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str = Field(min_length=1, max_length=128, description="Names the key in logs; also its default user id.")
+    sha256: str = Field(pattern="^[0-9a-fA-F]{64}$", description='SHA-256 of the key: printf %s "$KEY" | sha256sum')
+    organization: str = Field(default="", max_length=128, description="The organization that the key acts in.")
+    scopes: frozenset[Literal["chat", "read"]] = Field(
+        default=frozenset({"chat", "read"}), description="`chat` runs turns and changes conversations; `read` reads."
+    )
+
+
+class Settings(BaseSettings):
+    """All settings. A field's description is its documentation; README lists the same."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=ENV_FILE,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+    )
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on; only loopback without API keys.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    allowed_hosts: list[str] = Field(
+        default_factory=list,
+        description="Further values of the Host header that are taken while there are no API keys (JSON list).",
+    )
+    cors_origins: list[str] = Field(
+        default_factory=list, description="Origins whose pages may call the service (JSON list)."
+    )
+    api_keys: list[ApiKeySetting] = Field(
+        default_factory=list,
+        description="Keys that may call: JSON list of {name, sha256, organization, scopes}. None: loopback only.",
+    )
+
+    data_dir: Path = Field(
+        default=Path(".fermata"), description="Where the embedded Postgres keeps its data and its socket."
+    )
+    database_url: SecretStr | None = Field(
+        default=None, validation_alias="DATABASE_URL", description="A Postgres to use instead of the embedded one."
+    )
+    database_pool_size: int = Field(default=10, ge=2, le=1000, description="Connections that a process may hold.")
+    auto_migrate: bool | None = Field(
+        default=None, description="Migrate at start; when not set, only the embedded Postgres is migrated."
+    )
+
+    default_model: str | None = Field(
+        default=None,
+        pattern="^[^:\\s]+:\\S+$",
+        description="`provider:model` for personas that name none; when not set, it follows from the keys there are.",
+    )
+    openai_api_key: SecretStr | None = Field(
+        default=None, validation_alias="OPENAI_API_KEY", description="Key for the provider `openai`."
+    )
+    openai_base_url: str | None = Field(
+        default=None,
+        validation_alias="OPENAI_BASE_URL",
+        description="Address of the provider `openai`, or of a server that speaks the same protocol.",
+    )
+    anthropic_api_key: SecretStr | None = Field(
+        default=None, validation_alias="ANTHROPIC_API_KEY", description="Key for the provider `anthropic`."
+    )
+    http_transport: Literal["aiohttp", "httpx"] = Field(
+        default="aiohttp", description="What carries requests to providers below httpx."
+    )
+
+    default_persona_id: str = Field(default="demo", min_length=1, description="Persona of a turn that names none.")
+    personas_dir: Path | None = Field(
+        default=None, description="Folder of persona files; when not set, those that ship with the service."
+    )
+    tenant_mode: Literal["multi_tenant", "single_tenant"] = Field(
+        default="multi_tenant", description="Whether organizations are told apart or all calls belong to one."
+    )
+    default_organization_id: str | None = Field(
+        default=None, max_length=128, description="The organization of `single_tenant`, for calls that name none."
+    )
+    strict_organization_isolation: bool = Field(
+        default=False, description="In `single_tenant`, refuse calls that name another organization, or none at all."
+    )
+
+    max_body_bytes: int = Field(default=10 * 2**20, ge=1024, description="Largest request body.")
+    max_result_bytes: int = Field(default=4 * 2**20, ge=1024, description="Largest output of one host tool, as JSON.")
+    max_history_length_messages: int = Field(
+        default=100, ge=1, description="How many messages of a conversation are sent to a model."
+    )
+    messages_to_keep_verbatim_head: int = Field(
+        default=2, ge=0, description="How many of a conversation's first messages are always sent."
+    )
+    max_tool_call_iterations: int = Field(default=5, ge=1, le=100, description="Tool rounds of one turn.")
+    turn_timeout_seconds: Seconds = Field(default=600, description="Longest time for one operation.")
+    tool_timeout_seconds: Seconds = Field(default=30, description="Longest time for one call of a runtime tool.")
+    enable_conversational_persistence: bool = Field(
+        default=True, description="Store the messages of conversations; pauses and events are stored anyway."
+    )
+    guardrail_output_mode: Literal["stream"] = Field(
+        default="stream", description="How text goes out before it is judged; `stream` sends it at once."
+    )
+
+    heartbeat_seconds: Seconds = Field(default=15, description="Silence after which a stream sends a comment.")
+    flush_milliseconds: Seconds = Field(default=50, le=1000, description="How often new events are stored.")
+    event_retention_hours: Seconds = Field(default=24, description="How long a closed stream can be replayed.")
+    lease_renew_seconds: Seconds = Field(default=3, description="How often a process says that it is alive.")
+    lease_seconds: Seconds = Field(default=10, description="Silence after which others take over its operations.")
+    drain_grace_seconds: float = Field(
+        default=30, ge=0, description="How long running operations and their readers may go on after SIGTERM."
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="`auto` is JSON unless standard output is a terminal."
+    )
+
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_differ(cls, keys: list[ApiKeySetting]) -> list[ApiKeySetting]:
+        if len({key.name for key in keys}) < len(keys) or len({key.sha256.lower() for key in keys}) < len(keys):
+            message = "two keys share a name or a digest; give each key its own"
+            raise ValueError(message)
+        return keys
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins_are_origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins:
+            scheme, separator, rest = origin.partition("://")
+            if origin != "*" and (scheme not in {"http", "https"} or not separator or not rest or "/" in rest):
+                message = f"{origin!r} is no origin; write it as https://example.org, without a path"
+                raise ValueError(message)
+        return origins
+
+    @model_validator(mode="after")
+    def _closed_to_strangers(self) -> "Settings":
+        if not self.api_keys and not is_loopback(self.host):
+            message = (
+                f"{PREFIX}HOST is {self.host!r}, which others can reach, and there are no API keys: set "
+                f"{PREFIX}API_KEYS (a JSON list of name, sha256, organization, scopes), or listen on 127.0.0.1"
+            )
+            raise ValueError(message)
+        if not self.api_keys and "*" in self.cors_origins:
+            message = f"{PREFIX}CORS_ORIGINS lets every page in, and there are no API keys: name the origins"
+            raise ValueError(message)
+        if self.lease_seconds < 2 * self.lease_renew_seconds:
+            message = f"{PREFIX}LEASE_SECONDS must be at least twice {PREFIX}LEASE_RENEW_SECONDS"
+            raise ValueError(message)
+        return self
+
+    @property
+    def chosen_model(self) -> str:
+        """The model of personas that name none: as set, else by the first key there is, else the script."""
+        if self.default_model is not None:
+            return self.default_model
+        return "openai:gpt-4o-mini" if self.openai_api_key is not None else "scripted:demo"
+
+
+class SettingsError(Exception):
+    """The settings can't be used; `faults` has one sentence for each thing to correct."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        """Keep the sentences."""
+        super().__init__(" ".join(faults))
+        self.faults = faults
+
+
+def load_settings() -> Settings:
+    """Read the environment and `.env`; raises SettingsError that names every fault."""
+    faults = list(_unknown(os.environ, "the environment"))
+    in_file = DotEnvSettingsSource(Settings, env_file=ENV_FILE, case_sensitive=True).env_vars
+    faults += _unknown(in_file, ENV_FILE)
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        faults += [_sentence(fault["loc"], fault["msg"]) for fault in error.errors(include_input=False)]
+    except SourceError as error:
+        faults.append(_source_sentence(str(error)))
+    else:
+        if not faults:
+            return settings
+    raise SettingsError(tuple(faults))
+
+
+def variable_names() -> dict[str, str]:
+    """Give the environment variable of each field."""
+    return {
+        name: field.validation_alias if isinstance(field.validation_alias, str) else PREFIX + name.upper()
+        for name, field in Settings.model_fields.items()
+    }
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _unknown(variables: Mapping[str, str | None], where: str) -> Iterator[str]:
+    known = set(variable_names().values())
+    for name in sorted(variables):
+        if not name.upper().startswith(PREFIX) or name.upper() in known:
+            continue
+        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else "take it out, or see .env.example for those there are."
+        yield f"{name} in {where} is not a setting: {hint}"
+
+
+def _source_sentence(text: str) -> str:
+    """Say which variable is not the JSON that it must be; the source's own words name only the field."""
+    named = [variable for name, variable in variable_names().items() if f'"{name}"' in text]
+    return f"{' '.join(named) or text}: this is not JSON; lists and objects are written as JSON."
+
+
+def _sentence(place: tuple[int | str, ...], message: str) -> str:
+    text = message.removeprefix("Value error, ").rstrip(".")
+    if not place:
+        return f"{text}."
+    names = variable_names()
+    first = str(place[0])
+    inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place[1:])
+    return f"{names.get(first, first)}{inside}: {text}."

@@ -1,0 +1,154 @@
+"""A runtime that says what a test tells it to say, and remembers what it was asked."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from app.domain.errors import AppError, NotFoundError, PersonaNotFoundError
+from app.domain.messages import Message
+from app.domain.turn import Caller, Pause, ResultsInput, StreamStatus, TurnInput
+from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
+
+STARTED = Started("st_1", "chat-1", "turn_1", 7)
+PAUSE = Pause(
+    pause_id="pause_1",
+    stream_id="st_1",
+    conversation_id="chat-1",
+    session_id="chat-1",
+    user_id="local",
+    persona_id="demo",
+    turn_id="turn_1",
+    tool_calls=({"id": "call_1", "name": "get_weather", "arguments": {"city": "Berlin"}},),
+    rationale="because",
+    requested_at="2026-11-30T11:00:00.000Z",
+)
+STATE = StreamView("st_1", "chat-1", "turn_1", StreamStatus.PAUSED, None, PAUSE.to_json(), None, None, "7-2")
+CONVERSATION = ConversationView("chat-1", "local", "chat-1", None, None, {}, "t0", "t1", 0, None, None)
+PERSONA = PersonaView("demo", "Demo", "A script.", "scripted:demo", ("current_time",), is_default=True)
+FRAMES = (
+    b': ok\n\nid: 7-1\nevent: text_delta\ndata: {"type":"text_delta","text_delta":"h\xc3\xa9"}\n\n',
+    b": ping\n\n",
+    b'id: 7-2\nevent: end\ndata: {"status":"paused","last":2}\n\n',
+)
+
+Frames = Callable[[], AsyncIterator[bytes]]
+
+
+async def given_frames() -> AsyncIterator[bytes]:
+    for frame in FRAMES:
+        yield frame
+
+
+class FakeRuntime:
+    """The shape of the runtime. `refuses` is raised by every call; `frames` is what streams say."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.callers: list[Caller] = []
+        self.refuses: Exception | None = None
+        self.frames: Frames = given_frames
+        self.nothing_follows = False
+        self.pause: Pause | None = PAUSE
+        self.checks = {"database": True}
+        self.started = asyncio.Event()
+        self.stopped = False
+
+    def _ask(self, caller: Caller, what: Any) -> None:
+        self.callers.append(caller)
+        self.asked.append(what)
+        if self.refuses is not None:
+            raise self.refuses
+
+    async def start(self) -> None:
+        self.started.set()
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    async def readiness(self) -> dict[str, bool]:
+        return self.checks
+
+    async def start_turn(self, turn: TurnInput) -> Started:
+        self._ask(turn.caller, turn)
+        return Started("st_1", turn.conversation_id, "turn_1", 7)
+
+    async def pass_results(self, results: ResultsInput) -> Started:
+        self._ask(results.caller, results)
+        return STARTED
+
+    async def resume(self, results: ResultsInput) -> Started:
+        self._ask(results.caller, results)
+        return STARTED
+
+    async def open_operation(self, started: Started) -> AsyncIterator[bytes]:
+        self.asked.append(started)
+        return self.frames()
+
+    async def open_events(
+        self, caller: Caller, stream_id: str, after: Cursor | None, *, follow: bool
+    ) -> AsyncIterator[bytes] | None:
+        self._ask(caller, (stream_id, after, follow))
+        return None if self.nothing_follows else self.frames()
+
+    async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
+        self._ask(caller, stream_id)
+        return STATE
+
+    async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
+        self._ask(caller, conversation_id)
+        return self.pause
+
+    async def pending_requests(self, caller: Caller, cursor: str | None, limit: int) -> Page[Pause]:
+        self._ask(caller, (cursor, limit))
+        return Page((PAUSE,), "next")
+
+    async def create_conversation(
+        self,
+        caller: Caller,
+        *,
+        conversation_id: str | None,
+        session_id: str | None,
+        persona_id: str | None,
+        title: str | None,
+        metadata: Mapping[str, Any],
+        messages: tuple[Message, ...],
+    ) -> ConversationView:
+        self._ask(caller, (conversation_id, session_id, persona_id, title, metadata, messages))
+        return CONVERSATION
+
+    async def list_conversations(self, caller: Caller, cursor: str | None, limit: int) -> Page[ConversationView]:
+        self._ask(caller, (cursor, limit))
+        return Page((CONVERSATION,), None)
+
+    async def get_conversation(self, caller: Caller, conversation_id: str) -> ConversationView:
+        self._ask(caller, conversation_id)
+        if conversation_id != CONVERSATION.conversation_id:
+            raise NotFoundError
+        return CONVERSATION
+
+    async def update_conversation(
+        self, caller: Caller, conversation_id: str, *, title: str | None, metadata: Mapping[str, Any] | None
+    ) -> ConversationView:
+        self._ask(caller, (conversation_id, title, metadata))
+        return CONVERSATION
+
+    async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
+        self._ask(caller, conversation_id)
+
+    async def list_messages(
+        self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool
+    ) -> Page[MessageView]:
+        self._ask(caller, (conversation_id, cursor, limit, descending))
+        return Page((), None)
+
+    def personas(self) -> tuple[PersonaView, ...]:
+        return (PERSONA,)
+
+    def persona(self, persona_id: str) -> PersonaView:
+        if persona_id != PERSONA.persona_id:
+            raise PersonaNotFoundError
+        return PERSONA
+
+
+def refusal(kind: type[AppError], **details: Any) -> AppError:
+    return kind("told so", **details)
