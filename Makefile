@@ -95,7 +95,7 @@ migrate: install ## Bring the database to the newest tables
 .PHONY: migration
 migration: install ## Write a migration from the difference between tables and code (m="what it does")
 	@if [ -z "$(m)" ]; then echo 'Say what the migration does: make migration m="add the colour of a conversation"' >&2; exit 1; fi
-	$(PYTHON) -m app migration "$(m)"
+	$(PYTHON) -m tests.new_migration "$(m)"
 
 .PHONY: lock
 lock: install ## Choose the newest packages that pyproject.toml allows and write both requirement files
