@@ -4,19 +4,19 @@ import asyncio
 import signal
 import socket
 import sys
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final, NoReturn
 
 import typer
 import uvicorn
-from fastapi import FastAPI
 
 from app.api.openapi import contract_files
 from app.api.sse import CutResponseError
 from app.bootstrap import database_url
 from app.domain.errors import AppError
-from app.main import create_app
+from app.main import create_app, live
 from app.observability.logging import configure_logging, leave_out
 from app.settings import PREFIX, Settings, SettingsError, load_settings
 from app.store.embedded import EmbeddedPostgresError
@@ -61,7 +61,7 @@ def serve() -> None:
     server = _Server(config, _invitation(settings, listener))
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(_serve(app, server, listener))
+            runner.run(_serve(live(app), server, listener))
     except (AppError, EmbeddedPostgresError) as error:
         _give_up(str(error))
     except KeyboardInterrupt:
@@ -119,9 +119,9 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-async def _serve(app: FastAPI, server: uvicorn.Server, listener: socket.socket) -> None:
-    """Run the application's lifespan around the server, so that a failed start is an exception and not a log line."""
-    async with app.router.lifespan_context(app):
+async def _serve(life: AbstractAsyncContextManager[object], server: uvicorn.Server, listener: socket.socket) -> None:
+    """Hold the application's lifespan around the server, so that a failed start is an exception and not a log line."""
+    async with life:
         await server.serve(sockets=[listener])
 
 

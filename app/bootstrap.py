@@ -61,7 +61,7 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
         yield settings.database_url.get_secret_value()
         return
     log = structlog.get_logger("app.store.embedded")
-    embedded = EmbeddedPostgres(settings.data_dir, log=lambda event, **fields: log.info(event, **fields))
+    embedded = EmbeddedPostgres(settings.data_dir, log=log.info)
     watching: asyncio.Task[None] | None = None
     try:
         await embedded.start()

@@ -39,6 +39,11 @@ def create_app(settings: Settings, *, runtime: Running = running) -> FastAPI:
     return app
 
 
+def live(app: FastAPI) -> AbstractAsyncContextManager[object]:
+    """Give the application's lifespan, to hold it open around a server that does not."""
+    return app.router.lifespan_context(app)
+
+
 def door_policy(settings: Settings) -> DoorPolicy:
     """Give the door its part of the settings."""
     return DoorPolicy(

@@ -1,4 +1,4 @@
-"""The window: which of the stored messages are sent when a conversation is past its limit (R320 to R325, R336, R337)."""
+"""The window: which stored messages are sent when a conversation is past its limit (R320 to R325, R336, R337)."""
 
 from collections.abc import Sequence
 

@@ -43,5 +43,5 @@ def conversation_of(stream_id: str) -> UUID | None:
 
 def gmi_instance_id(organization_id: str, user_id: str, session_id: str, persona_id: str) -> str:
     """Give the id of a session's GMI: the same on every replica and after a restart."""
-    identity = "\x00".join((organization_id, user_id, session_id, persona_id))
+    identity = f"{organization_id}\x00{user_id}\x00{session_id}\x00{persona_id}"
     return f"gmi_{blake2b(identity.encode(), digest_size=8).hexdigest()}"

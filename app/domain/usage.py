@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that were billed. `cached_tokens` are part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`."""
+    """Billed tokens. `cached_tokens` are part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -32,9 +32,7 @@ class Cursor:
         plain = fence.isascii() and fence.isdigit() and n.isascii() and n.isdigit()
         longest = 18
         if not dash or not plain or max(len(fence), len(n)) > longest:
-            message = (
-                f"The event id {text[:60]!r} is not of the form <fence>-<n>; send the id of the last event you read."
-            )
+            message = f"The event id {text[:60]!r} is not <fence>-<n>; send the id of the last event you read."
             raise MalformedError(message)
         return cls(int(fence), int(n))
 

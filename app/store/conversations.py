@@ -35,7 +35,7 @@ class Claim:
 
 
 class ReplicaGoneError(Exception):
-    """This process was marked dead: it may accept nothing until it has a new id."""
+    """The process was marked dead: it may accept nothing until it has a new id."""
 
 
 def unknown_conversation(conversation_id: str) -> NotFoundError:
@@ -88,9 +88,7 @@ async def _refuse(connection: Connection, claim: Claim) -> None:
         raise unknown_conversation(claim.conversation_id)
     if found.running_operation is None:
         raise ReplicaGoneError
-    message = (
-        f"The stream {found.running_stream} is still running on this conversation; wait for its end, then try again."
-    )
+    message = f"The stream {found.running_stream} still runs on this conversation; wait for its end, then try again."
     raise ConversationBusyError(message, stream_id=found.running_stream)
 
 

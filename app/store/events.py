@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
-from sqlalchemy import Row, select, tuple_
+from sqlalchemy import select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.views import Cursor
@@ -126,5 +126,5 @@ async def read_after(
         .order_by(events.fence, events.first_n)
         .limit(limit)
     )
-    rows: Sequence[Row[Any]] = (await connection.execute(query)).all()
-    return [Stored(*row) for row in rows]
+    rows = await connection.execute(query)
+    return [Stored(row.fence, row.first_n, row.last_n, row.frames) for row in rows]

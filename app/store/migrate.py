@@ -64,7 +64,7 @@ async def check_current(url: str) -> None:
         await engine.dispose()
     newest = ScriptDirectory.from_config(configuration(url)).get_current_head()
     if found != newest:
-        message = "The database does not have the newest tables. Run `python -m app migrate`, or set FERMATA_AUTO_MIGRATE=true."
+        message = "The database lacks the newest tables. Run `python -m app migrate`, or set FERMATA_AUTO_MIGRATE=true."
         raise ConfigurationError(message)
 
 

@@ -1,4 +1,4 @@
-"""Pauses: the pending external-tool requests. Each change names the state it saw; the table of changes is `domain.pause`."""
+"""Pauses: the pending external-tool requests. Each change names the state it saw, and follows `domain.pause`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ _COLUMNS = (
 )
 
 
-def _record(row: Row[Any]) -> PauseRecord:
+def _record(row: Row[*tuple[Any, ...]]) -> PauseRecord:
     values = row._asdict()
     values["state"] = PauseState(values["state"])
     values["calls"] = tuple(ToolCall.from_json(call) for call in values.pop("tool_calls"))

@@ -1,5 +1,7 @@
-"""The tables. Every key that a conversation's rows share begins with its row key, so that all of them can be
-distributed by it without a change to the code.
+"""The tables.
+
+Every key that a conversation's rows share begins with its row key, so that all of them can be distributed by it
+without a change to the code.
 """
 
 from typing import Final

@@ -1,1 +1,1 @@
-"""The event log: frames are encoded once, kept in a ring while their operation runs, written in groups, read by many."""
+"""The event log: frames are encoded once, kept in a ring while their operation runs, written in groups."""

@@ -39,7 +39,7 @@ class LogWriter:
             await asyncio.sleep(self._interval)
             try:
                 await self.flush()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the log must go on whatever one flush met
                 if not is_lost(error):
                     self._log.exception("event_log.flush_failed")
                 await asyncio.sleep(_PAUSE_AFTER_LOSS)

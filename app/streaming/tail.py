@@ -49,9 +49,7 @@ class Tail:
         had.
         """
         if cursor is not None and cursor.fence and cursor.fence not in record.fences:
-            message = (
-                f"No operation of this stream had the fence {cursor.fence}; the event id belongs to another stream."
-            )
+            message = f"No operation of this stream had the fence {cursor.fence}; the event id is of another stream."
             raise MalformedError(message)
         start = cursor or Cursor(0, 0)
         if record.finished(start) and not (follow and not record.status.closed):

@@ -45,7 +45,7 @@ class ToolExecutor:
             return failed(call, "TOOL_TIMEOUT", f"The tool took longer than {self._timeout:g} seconds.")
         except ToolError as error:
             return failed(call, "TOOL_EXECUTION_FAILED", str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - a tool may raise anything, and the turn goes on
             self._log.exception("tool.failed", tool=call.name, call_id=call.id)
             return failed(call, "TOOL_EXECUTION_FAILED", "The tool failed for a reason of its own.")
         return self._succeeded(call, tool, output)

@@ -20,19 +20,21 @@ from app.turn.delivery.requests import HeldRequests
 
 def to_stream(chunk: GmiChunk, held: HeldRequests) -> StreamChunk | None:
     """Give the chunk's stream form, or None. Host requests go to `held`; an error goes out with the outcome."""
+    shown: StreamChunk | None = None
     match chunk:
         case TextDelta(text):
-            return emitter.text_delta(text) if text else None
+            shown = emitter.text_delta(text) if text else None
         case ToolCallRequest(calls, external, rationale, metadata):
             if external:
                 held.hold(chunk)
-                return None
-            return emitter.own_tool_request(calls, rationale, metadata) if calls else None
+            elif calls:
+                shown = emitter.own_tool_request(calls, rationale, metadata)
         case SourcesAvailable(sources):
-            return emitter.metadata_update({"rag_sources": [dict(source) for source in sources]}) if sources else None
+            shown = emitter.metadata_update({"rag_sources": [dict(source) for source in sources]}) if sources else None
         case SystemNotice(message, percentage, status_code):
-            return emitter.system_progress(message, percentage, status_code)
+            shown = emitter.system_progress(message, percentage, status_code)
         case UiCommands(commands):
-            return emitter.ui_command(commands)
+            shown = emitter.ui_command(commands)
         case UsageUpdate() | StepFinished() | ToolResultRecorded() | FinalResponseMarker() | GmiError():
-            return None
+            pass
+    return shown

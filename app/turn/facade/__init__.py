@@ -1,1 +1,1 @@
-"""Stage 1: the public face of the runtime. It starts operations, judges and publishes what they say, and answers queries."""
+"""Stage 1: the public face of the runtime. Starts operations, judges and publishes what they say, answers queries."""

@@ -55,7 +55,7 @@ class Lifecycle:
         try:
             await self._services.log.flush()
             await self._services.lease.leave()
-        except Exception:
+        except Exception:  # noqa: BLE001 - a stop goes on to its end
             self._log.exception("drain.leave_failed")
         await self.tasks.cancel()
         await self._beside.cancel()

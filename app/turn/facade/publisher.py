@@ -31,8 +31,9 @@ class Publisher:
         self._usage = Usage()
 
     async def run(self, emissions: AsyncIterator[Emission]) -> None:
-        """Publish everything. A refusal before T1 goes to whoever waits for acceptance; this never raises for a turn's
-        own failure.
+        """Publish everything; never raises for a failure of the turn.
+
+        A refusal before T1 goes to whoever waits for the operation to be accepted.
         """
         operation = self._operation
         try:
@@ -41,7 +42,7 @@ class Publisher:
                     await self._publish(item)
         except LostFenceError:
             self._line("lost")
-        except Exception as error:  # every failure has an outcome
+        except Exception as error:  # noqa: BLE001 - every failure has an outcome
             await self._failed(error)
         finally:
             self._close()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from app.domain.errors import AlreadyExistsError, ConversationBusyError, MalformedError, NotFoundError
@@ -17,6 +17,8 @@ from app.store.database import Connection, Database
 from app.store.messages import MessageRecord, NewMessage
 from app.store.pauses import iso
 from app.store.streams import StreamRecord
+
+LONGEST_POSITION: Final = 18
 
 
 class Queries:
@@ -152,7 +154,7 @@ class Queries:
         """List a conversation's messages in order of position."""
         after = None
         if cursor is not None:
-            if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+            if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= LONGEST_POSITION):
                 raise _bad_cursor(cursor)
             after = int(cursor)
         async with self._database.transaction() as connection:

@@ -80,9 +80,7 @@ class AgentRuntime:
         key = row_key(caller.organization_id, name)
         pause = await self._queries.pause(key, results.pause_id or "")
         if pause is None or pause.state is not PauseState.HELD:
-            message = (
-                f"The conversation does not hold the pause {results.pause_id!r}: it was continued, ended or replaced."
-            )
+            message = f"The conversation does not hold the pause {results.pause_id!r}: it was continued or ended."
             raise InvalidStateError(message, pause_id=results.pause_id)
         return await self._continue(OperationKind.RESUME, pause, results, stream_id_for(key))
 

@@ -16,12 +16,11 @@ class Tasks:
         """Start with none."""
         self._running: set[asyncio.Task[None]] = set()
 
-    def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine."""
         task = asyncio.create_task(coroutine, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
-        return task
 
     async def wait(self, seconds: float) -> bool:
         """Wait until all have ended; False when some still run after `seconds`."""

@@ -1,1 +1,1 @@
-"""Stage 4: the GMI. A persona's steps with its model, its own tool rounds, and the point where it stops for the host."""
+"""Stage 4: the GMI. A persona's model steps, its own tool rounds, and the point where it stops for the host."""

@@ -63,7 +63,7 @@ class RuntimeGmi:
                     output = item
                 else:
                     yield item
-        except Exception as error:  # a turn's failure is an answer of its own (R295 to R304)
+        except Exception as error:  # noqa: BLE001 - a turn's failure is an answer of its own (R295 to R304)
             failure = self._failure(error)
             output = GmiOutput(is_final=True, usage=progress.usage, error=failure, steps=progress.steps)
             yield failure

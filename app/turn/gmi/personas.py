@@ -2,12 +2,38 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
+
+
+class OptionsInFile(BaseModel):
+    """Options of the model call, as a file gives them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+
+
+class PersonaInFile(BaseModel):
+    """What a persona file may hold."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: str = Field(min_length=1, max_length=120)
+    description: str = Field(default="", max_length=2000)
+    model: str | None = Field(default=None, pattern=r"^[^:\s]+:\S+$")
+    system_prompt: str = Field(min_length=1)
+    tools: list[str] = []
+    options: OptionsInFile = OptionsInFile()
+    max_tool_iterations: int | None = Field(default=None, ge=1, le=50)
 
 
 class Personas:
@@ -17,9 +43,7 @@ class Personas:
         """Keep them; ConfigurationError when the default is not among them."""
         if default_id not in personas:
             known = ", ".join(sorted(personas)) or "none"
-            message = (
-                f"The default persona {default_id!r} does not exist. Set FERMATA_DEFAULT_PERSONA_ID to one of: {known}."
-            )
+            message = f"There is no default persona {default_id!r}. Set FERMATA_DEFAULT_PERSONA_ID to one of: {known}."
             raise ConfigurationError(message)
         self._personas = dict(personas)
         self.default_id = default_id
@@ -60,7 +84,7 @@ def load_personas(folder: Path) -> dict[str, Persona]:
 
 def _load(path: Path) -> Persona:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         message = f"{path.name}: the file is not valid YAML: {error}"
         raise ConfigurationError(message) from None
@@ -68,7 +92,7 @@ def _load(path: Path) -> Persona:
         message = f"{path.name}: the file must hold one mapping with the persona's fields."
         raise ConfigurationError(message)
     try:
-        return Persona.model_validate(content)
+        return Persona.from_json(PersonaInFile.model_validate(content).model_dump())
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         message = f"{path.name}: {faults}"

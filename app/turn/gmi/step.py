@@ -10,7 +10,16 @@ from app.domain.ids import fresh
 from app.domain.messages import Message, ToolCall
 from app.domain.text import clean, clean_text
 from app.domain.usage import Usage
-from app.providers.base import CallsReady, Finish, ModelRequest, Provider, ReasoningPiece, TextPiece, UsageReport
+from app.providers.base import (
+    CallsReady,
+    Finish,
+    ModelRequest,
+    Provider,
+    ProviderEvent,
+    ReasoningPiece,
+    TextPiece,
+    UsageReport,
+)
 
 
 @dataclass(slots=True)
@@ -30,7 +39,7 @@ class Step:
     async def run(self) -> AsyncIterator[GmiChunk]:
         """Yield the step's chunks, `StepFinished` last. Raises ProviderError; what was billed stays in `usage`."""
         try:
-            async with aclosing(self.provider.stream(self.request)) as events:  # type: ignore[type-var]
+            async with aclosing(self.provider.stream(self.request)) as events:
                 async for event in events:
                     for chunk in self._chunks(event):
                         yield chunk
@@ -45,7 +54,7 @@ class Step:
         """Give the assistant message of this step."""
         return Message("assistant", self.text or None, tool_calls=tuple(self.calls))
 
-    def _chunks(self, event: object) -> list[GmiChunk]:
+    def _chunks(self, event: ProviderEvent) -> list[GmiChunk]:
         match event:
             case TextPiece(text):
                 cleaned = clean_text(text)

@@ -37,7 +37,7 @@ class Continued:
 
 
 def check_results(pause: PauseRecord, results: Sequence[ToolResult], *, max_bytes: int) -> None:
-    """Refuse results as a whole unless each answers one call of the pause, once, in JSON form and size (R77, R83, R201)."""
+    """Refuse results as a whole unless each answers one call, once, in JSON form and size (R77, R83, R201)."""
     calls = {call.id for call in pause.calls}
     unknown = [result.tool_call_id for result in results if result.tool_call_id not in calls]
     if unknown:
@@ -60,7 +60,7 @@ def check_results(pause: PauseRecord, results: Sequence[ToolResult], *, max_byte
 async def run_continuation(
     operation: Operation, continued: Continued, results: ResultsInput
 ) -> AsyncIterator[Emission]:
-    """Run the continuation. A refusal raises and leaves the pause as it was; afterwards the last item is the outcome."""
+    """Run the continuation. A refusal raises and leaves the pause as it was; else the last item is the outcome."""
     persona = Persona.from_json(continued.snapshot.persona)
     options = results.options
     services = operation.services

@@ -22,7 +22,7 @@ _RETRY_SECONDS: Final = 0.5
 
 
 class Lease:
-    """This process among its replicas."""
+    """One process among its replicas."""
 
     def __init__(self, database: Database, clock: Clock, policy: LeasePolicy, *, rings: Rings) -> None:
         """All `rings` are lost when another process has declared this one dead: their operations stop."""
@@ -49,7 +49,7 @@ class Lease:
             try:
                 await self._renew()
                 pause = self._policy.renew
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a lease is renewed whatever one try met
                 if not is_lost(error):
                     self._log.exception("lease.renew_failed")
                 self.contact_since = None

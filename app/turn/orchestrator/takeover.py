@@ -32,6 +32,7 @@ from app.turn.orchestrator.services import Services
 
 BATCHES = 2000
 AT_ONCE = 20
+DATA = b"\ndata: "
 
 
 class Takeover:
@@ -50,7 +51,7 @@ class Takeover:
             await asyncio.sleep(self._interval)
             try:
                 await self.sweep()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - sweeps go on whatever one met
                 if not is_lost(error):
                     self._log.exception("takeover.sweep_failed")
 
@@ -124,12 +125,9 @@ class Takeover:
     async def _partial_text(self, connection: Connection, entry: InboundRecord) -> str:
         """Give the text that the operation's readers could have, as far as it is durable."""
         stored = await read_after(connection, entry.conversation, entry.stream_id, Cursor(entry.fence, 0), BATCHES)
-        pieces = []
-        for batch in stored:
-            for frame in split(batch.frames) if batch.fence == entry.fence else ():
-                if b"\nevent: text_delta\n" in frame:
-                    pieces.append(loads(frame[frame.index(b"\ndata: ") + 7 :])["text_delta"])
-        return "".join(pieces)
+        frames = (frame for batch in stored if batch.fence == entry.fence for frame in split(batch.frames))
+        deltas = (frame for frame in frames if b"\nevent: text_delta\n" in frame)
+        return "".join(loads(frame[frame.index(DATA) + len(DATA) :])["text_delta"] for frame in deltas)
 
     async def _write_frames(
         self, connection: Connection, seized: Seized, entry: InboundRecord, chunks: list[StreamChunk]

@@ -1,4 +1,4 @@
-"""A turn: preparation (with T1 inside its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
+"""A turn: preparation (T1 is in its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -18,12 +18,12 @@ from app.turn.preparation.pipeline import prepare
 async def run_turn(operation: Operation, turn: TurnInput) -> AsyncIterator[Emission]:
     """Run the turn. A refusal before T1 raises and leaves no trace; afterwards the last item is the outcome."""
     draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id)
-    prepared = await prepare(draft, phase_services(operation, turn))
+    prepared = await prepare(draft, phase_services(operation))
     async for emission in execute(operation, prepared.gmi, gmi_input(operation, turn, prepared)):
         yield emission
 
 
-def phase_services(operation: Operation, turn: TurnInput) -> PhaseServices:
+def phase_services(operation: Operation) -> PhaseServices:
     """Give the phases what they may use, with the operation's voice and its T1."""
     services = operation.services
 

@@ -47,9 +47,7 @@ class Snapshot:
         """Read the stored form. UnavailableError for the format of a newer release: the pause stays as it is."""
         version = stored.get("version")
         if version != VERSION:
-            message = (
-                f"This pause was stored in format {version}, which this release can't read. Continue it on a newer one."
-            )
+            message = f"The pause was stored in format {version}, which this release can't read; a newer one can."
             raise UnavailableError(message)
         return cls(
             messages=load(stored["messages"]),

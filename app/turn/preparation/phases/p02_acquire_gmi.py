@@ -4,7 +4,7 @@ from app.turn.preparation.draft import PhaseServices, TurnDraft
 
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
-    """Choose persona, GMI and model. Raises PersonaNotFoundError, or ProviderUnavailableError for an unknown provider."""
+    """Choose persona, GMI and model. Raises PersonaNotFoundError or ProviderUnavailableError."""
     turn = draft.turn
     persona = services.personas.find(turn.persona_id or "")
     draft.persona = persona

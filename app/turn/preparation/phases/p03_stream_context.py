@@ -1,4 +1,4 @@
-"""Phase 3: from here on the turn has a voice; what it says before it is accepted waits for its first transaction (R249)."""
+"""Phase 3: from here on the turn has a voice; what it says before it is accepted waits for T1 (R249)."""
 
 from app.turn.delivery import emitter
 from app.turn.preparation.draft import PhaseServices, TurnDraft

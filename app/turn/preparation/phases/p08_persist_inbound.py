@@ -1,4 +1,4 @@
-"""Phase 8: the turn is accepted. In one transaction (T1) a held pause ends and the input is stored (R106 to R112, R252)."""
+"""Phase 8: the turn is accepted. In one transaction (T1) a held pause ends and the input is stored (R106, R252)."""
 
 from typing import Any
 
