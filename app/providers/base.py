@@ -1,5 +1,6 @@
 """The protocol between a GMI and a model, free of any vendor's words."""
 
+import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -17,7 +18,8 @@ class ModelRequest:
     """One request to a model. `messages` begin with the system message, if there is one.
 
     None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. `api_key` replaces the
-    configured key for this request and appears in no log, error or `repr`.
+    configured key for this request and appears in no log, error or `repr`. `deadline` is the event loop's time by which
+    the answer must be whole.
     """
 
     model: str
@@ -31,6 +33,7 @@ class ModelRequest:
     user: str | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     api_key: str | None = field(default=None, repr=False)
+    deadline: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ that either of them raises leaves this module: `ProviderError` does, without the
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class HttpCall:
     headers: Mapping[str, str] = field(repr=False)
     body: Mapping[str, Any] = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    deadline: float = math.inf
+    """Time of the event loop by which the answer must be whole."""
 
 
 class ModelHttp:
@@ -80,7 +83,7 @@ class ModelHttp:
         answer was read to its end.
         """
         loop = asyncio.get_running_loop()
-        first_deadline = loop.time() + self._policy.first_event_seconds
+        first_deadline = min(loop.time() + self._policy.first_event_seconds, call.deadline)
         response = await self._open(call, {"accept": "text/event-stream"}, first_deadline)
         try:
             await self._expect_events(call, response)
@@ -98,7 +101,7 @@ class ModelHttp:
     async def post(self, call: HttpCall) -> Any:
         """Send the call and give the JSON document that it answers with. Raises `ProviderError` alone."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._policy.whole_seconds
+        deadline = min(loop.time() + self._policy.whole_seconds, call.deadline)
         response = await self._open(call, {"accept": "application/json"}, deadline)
         try:
             body = await self._body(call, response, self._policy.event_bytes, deadline)
@@ -194,7 +197,8 @@ class ModelHttp:
             if chunk is None:
                 return
             if raw or splitter.held > held:
-                deadline = now() + (self._policy.tail_seconds if decoder.finished else self._policy.idle_seconds)
+                wait = self._policy.tail_seconds if decoder.finished else self._policy.idle_seconds
+                deadline = min(now() + wait, call.deadline)
             held = splitter.held
 
     async def _chunk(
@@ -261,16 +265,17 @@ def _transport(policy: HttpPolicy) -> httpx.AsyncBaseTransport:
         max_keepalive_connections=policy.max_connections,
         keepalive_expiry=policy.keepalive_seconds,
     )
+    context = httpx.create_ssl_context(verify=policy.verify_tls)
     if policy.transport == "httpx":
-        return httpx.AsyncHTTPTransport(verify=policy.verify_tls, limits=limits)
+        return httpx.AsyncHTTPTransport(verify=context, limits=limits)
 
     def session() -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             limit=policy.max_connections,
             keepalive_timeout=policy.keepalive_seconds,
-            ssl=policy.verify_tls,
+            ssl=context,
         )
         # Proxies of the environment are used; cookies of one caller must not reach another's request.
         return aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
 
-    return AiohttpTransport(verify=policy.verify_tls, limits=limits, client=session)
+    return AiohttpTransport(verify=context, limits=limits, client=session)

@@ -53,6 +53,7 @@ class HttpProvider:
                 headers={**self._dialect.headers(key), **self._headers},
                 body=body,
                 secrets=secrets,
+                deadline=request.deadline,
             )
             decoder = self._dialect.decoder(self.name, secrets)
             try:

@@ -38,7 +38,7 @@ async def connect(server: ModelServer, transport: Transport) -> AsyncIterator[Co
     async with AsyncExitStack() as clients:
 
         def make(base_url: str | None = None, **seconds: float) -> ChatProvider:
-            http = ModelHttp(HttpPolicy(transport=transport, **seconds))  # type: ignore[arg-type]
+            http = ModelHttp(HttpPolicy(transport=transport, verify_tls=False, **seconds))  # type: ignore[arg-type]
             clients.push_async_callback(http.aclose)
             return ChatProvider("mock", base_url or server.base_url, "sk-test-0123456789", http)
 
