@@ -2,12 +2,14 @@
 
 import pkgutil
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import app
 from app.domain.errors import AppError
+from app.main import release
 from app.settings import Settings, variable_names
 
 ROOT = Path(__file__).parents[2]
@@ -91,3 +93,7 @@ def test_contributing_names_only_files_and_folders_that_exist() -> None:
     named = set(re.findall(r"`((?:app|tests|migrations|openapi|\.ci)/[\w./]*)`", text("CONTRIBUTING.md")))
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_a_checkout_says_the_version_that_the_project_has() -> None:
+    assert tomllib.loads(text("pyproject.toml"))["project"]["version"] == release()
