@@ -15,119 +15,176 @@ depends_on = None
 def upgrade() -> None:
     """Bring the tables forward."""
     op.execute(sa.schema.CreateSequence(sa.Sequence("fences", data_type=sa.BigInteger())))
-    op.create_table("conversations",
-    sa.Column("id", sa.Uuid(), nullable=False),
-    sa.Column("organization_id", sa.Text(), nullable=False),
-    sa.Column("conversation_id", sa.Text(), nullable=False),
-    sa.Column("user_id", sa.Text(), nullable=False),
-    sa.Column("session_id", sa.Text(), nullable=False),
-    sa.Column("persona_id", sa.Text(), nullable=True),
-    sa.Column("title", sa.Text(), nullable=True),
-    sa.Column("metadata", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
-    sa.Column("fence", sa.BigInteger(), nullable=False),
-    sa.Column("running_operation", sa.Uuid(), nullable=True),
-    sa.Column("running_replica", sa.Uuid(), nullable=True),
-    sa.Column("running_stream", sa.Text(), nullable=True),
-    sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.PrimaryKeyConstraint("id", name=op.f("pk_conversations"))
+    op.create_table(
+        "conversations",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("persona_id", sa.Text(), nullable=True),
+        sa.Column("title", sa.Text(), nullable=True),
+        sa.Column("metadata", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("running_operation", sa.Uuid(), nullable=True),
+        sa.Column("running_replica", sa.Uuid(), nullable=True),
+        sa.Column("running_stream", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_conversations")),
     )
-    op.create_index("ix_conversations_owner", "conversations", ["organization_id", "user_id", "updated_at", "id"], unique=False)
-    op.create_index("ix_conversations_running", "conversations", ["running_replica"], unique=False, postgresql_where=sa.text("running_operation IS NOT NULL"))
-    op.create_index("uq_conversations_organization_id_conversation_id", "conversations", ["organization_id", "conversation_id"], unique=True)
-    op.create_table("replicas",
-    sa.Column("id", sa.Uuid(), nullable=False),
-    sa.Column("dead", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-    sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
-    sa.PrimaryKeyConstraint("id", name=op.f("pk_replicas"))
+    op.create_index(
+        "ix_conversations_owner", "conversations", ["organization_id", "user_id", "updated_at", "id"], unique=False
     )
-    op.create_table("inbound_messages",
-    sa.Column("conversation", sa.Uuid(), nullable=False),
-    sa.Column("operation", sa.Uuid(), nullable=False),
-    sa.Column("kind", sa.Text(), nullable=False),
-    sa.Column("status", sa.Text(), nullable=False),
-    sa.Column("stream_id", sa.Text(), nullable=False),
-    sa.Column("turn_id", sa.Text(), nullable=False),
-    sa.Column("fence", sa.BigInteger(), nullable=False),
-    sa.Column("attempt", sa.Integer(), server_default=sa.text("1"), nullable=False),
-    sa.Column("touched", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-    sa.Column("pause_id", sa.Text(), nullable=True),
-    sa.Column("payload", sa.JSON(), nullable=False),
-    sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
-    sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name=op.f("fk_inbound_messages_conversation_conversations"), ondelete="CASCADE"),
-    sa.PrimaryKeyConstraint("conversation", "operation", name=op.f("pk_inbound_messages"))
+    op.create_index(
+        "ix_conversations_running",
+        "conversations",
+        ["running_replica"],
+        unique=False,
+        postgresql_where=sa.text("running_operation IS NOT NULL"),
     )
-    op.create_table("messages",
-    sa.Column("conversation", sa.Uuid(), nullable=False),
-    sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
-    sa.Column("message_id", sa.Text(), nullable=False),
-    sa.Column("turn_id", sa.Text(), nullable=True),
-    sa.Column("role", sa.Text(), nullable=False),
-    sa.Column("content", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("tool_calls", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("tool_call_id", sa.Text(), nullable=True),
-    sa.Column("name", sa.Text(), nullable=True),
-    sa.Column("is_error", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-    sa.Column("metadata", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name=op.f("fk_messages_conversation_conversations"), ondelete="CASCADE"),
-    sa.PrimaryKeyConstraint("conversation", "position", name=op.f("pk_messages"))
+    op.create_index(
+        "uq_conversations_organization_id_conversation_id",
+        "conversations",
+        ["organization_id", "conversation_id"],
+        unique=True,
     )
-    op.create_table("pending_external_tool_requests",
-    sa.Column("conversation", sa.Uuid(), nullable=False),
-    sa.Column("pause_id", sa.Text(), nullable=False),
-    sa.Column("organization_id", sa.Text(), nullable=False),
-    sa.Column("conversation_id", sa.Text(), nullable=False),
-    sa.Column("user_id", sa.Text(), nullable=False),
-    sa.Column("session_id", sa.Text(), nullable=False),
-    sa.Column("persona_id", sa.Text(), nullable=False),
-    sa.Column("stream_id", sa.Text(), nullable=False),
-    sa.Column("turn_id", sa.Text(), nullable=False),
-    sa.Column("fence", sa.BigInteger(), nullable=False),
-    sa.Column("state", sa.Text(), nullable=False),
-    sa.Column("end_reason", sa.Text(), nullable=True),
-    sa.Column("tool_calls", sa.JSON(), nullable=False),
-    sa.Column("results", sa.JSON(), server_default=sa.text("'[]'"), nullable=False),
-    sa.Column("rationale", sa.Text(), nullable=True),
-    sa.Column("snapshot", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("requested_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
-    sa.Column("resolved_at", sa.DateTime(timezone=True), nullable=True),
-    sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name=op.f("fk_pending_external_tool_requests_conversation_conversations"), ondelete="CASCADE"),
-    sa.PrimaryKeyConstraint("conversation", "pause_id", name=op.f("pk_pending_external_tool_requests"))
+    op.create_table(
+        "replicas",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("dead", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_replicas")),
     )
-    op.create_index("ix_pending_external_tool_requests_waiting", "pending_external_tool_requests", ["organization_id", "user_id", "requested_at", "pause_id"], unique=False, postgresql_where=sa.text("state = 'held'"))
-    op.create_index("uq_pending_external_tool_requests_held", "pending_external_tool_requests", ["conversation"], unique=True, postgresql_where=sa.text("state = 'held'"))
-    op.create_table("stream_events",
-    sa.Column("conversation", sa.Uuid(), nullable=False),
-    sa.Column("stream_id", sa.Text(), nullable=False),
-    sa.Column("fence", sa.BigInteger(), autoincrement=False, nullable=False),
-    sa.Column("first_n", sa.Integer(), autoincrement=False, nullable=False),
-    sa.Column("last_n", sa.Integer(), nullable=False),
-    sa.Column("frames", sa.LargeBinary(), nullable=False),
-    sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name=op.f("fk_stream_events_conversation_conversations"), ondelete="CASCADE"),
-    sa.PrimaryKeyConstraint("conversation", "stream_id", "fence", "first_n", name=op.f("pk_stream_events"))
+    op.create_table(
+        "inbound_messages",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("operation", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("turn_id", sa.Text(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("touched", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("pause_id", sa.Text(), nullable=True),
+        sa.Column("payload", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_inbound_messages_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "operation", name=op.f("pk_inbound_messages")),
     )
-    op.create_table("streams",
-    sa.Column("conversation", sa.Uuid(), nullable=False),
-    sa.Column("stream_id", sa.Text(), nullable=False),
-    sa.Column("turn_id", sa.Text(), nullable=False),
-    sa.Column("persona_id", sa.Text(), nullable=False),
-    sa.Column("status", sa.Text(), nullable=False),
-    sa.Column("close_reason", sa.Text(), nullable=True),
-    sa.Column("fence", sa.BigInteger(), nullable=False),
-    sa.Column("ends", sa.JSON(), server_default=sa.text("'[]'"), nullable=False),
-    sa.Column("pause_id", sa.Text(), nullable=True),
-    sa.Column("usage", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("final_response", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("error", sa.JSON(none_as_null=True), nullable=True),
-    sa.Column("continued_on", sa.Text(), nullable=True),
-    sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-    sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
-    sa.ForeignKeyConstraint(["conversation"], ["conversations.id"], name=op.f("fk_streams_conversation_conversations"), ondelete="CASCADE"),
-    sa.PrimaryKeyConstraint("conversation", "stream_id", name=op.f("pk_streams"))
+    op.create_table(
+        "messages",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("message_id", sa.Text(), nullable=False),
+        sa.Column("turn_id", sa.Text(), nullable=True),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("content", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("tool_calls", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("tool_call_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=True),
+        sa.Column("is_error", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("metadata", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_messages_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "position", name=op.f("pk_messages")),
+    )
+    op.create_table(
+        "pending_external_tool_requests",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("pause_id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("persona_id", sa.Text(), nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("turn_id", sa.Text(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("end_reason", sa.Text(), nullable=True),
+        sa.Column("tool_calls", sa.JSON(), nullable=False),
+        sa.Column("results", sa.JSON(), server_default=sa.text("'[]'"), nullable=False),
+        sa.Column("rationale", sa.Text(), nullable=True),
+        sa.Column("snapshot", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("requested_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("resolved_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_pending_external_tool_requests_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "pause_id", name=op.f("pk_pending_external_tool_requests")),
+    )
+    op.create_index(
+        "ix_pending_external_tool_requests_waiting",
+        "pending_external_tool_requests",
+        ["organization_id", "user_id", "requested_at", "pause_id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'held'"),
+    )
+    op.create_index(
+        "uq_pending_external_tool_requests_held",
+        "pending_external_tool_requests",
+        ["conversation"],
+        unique=True,
+        postgresql_where=sa.text("state = 'held'"),
+    )
+    op.create_table(
+        "stream_events",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("first_n", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("last_n", sa.Integer(), nullable=False),
+        sa.Column("frames", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_stream_events_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "stream_id", "fence", "first_n", name=op.f("pk_stream_events")),
+    )
+    op.create_table(
+        "streams",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("turn_id", sa.Text(), nullable=False),
+        sa.Column("persona_id", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("close_reason", sa.Text(), nullable=True),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("ends", sa.JSON(), server_default=sa.text("'[]'"), nullable=False),
+        sa.Column("pause_id", sa.Text(), nullable=True),
+        sa.Column("usage", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("final_response", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("error", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("continued_on", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_streams_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "stream_id", name=op.f("pk_streams")),
     )
 
 
@@ -135,14 +192,26 @@ def downgrade() -> None:
     """Take the change back."""
     op.drop_table("streams")
     op.drop_table("stream_events")
-    op.drop_index("uq_pending_external_tool_requests_held", table_name="pending_external_tool_requests", postgresql_where=sa.text("state = 'held'"))
-    op.drop_index("ix_pending_external_tool_requests_waiting", table_name="pending_external_tool_requests", postgresql_where=sa.text("state = 'held'"))
+    op.drop_index(
+        "uq_pending_external_tool_requests_held",
+        table_name="pending_external_tool_requests",
+        postgresql_where=sa.text("state = 'held'"),
+    )
+    op.drop_index(
+        "ix_pending_external_tool_requests_waiting",
+        table_name="pending_external_tool_requests",
+        postgresql_where=sa.text("state = 'held'"),
+    )
     op.drop_table("pending_external_tool_requests")
     op.drop_table("messages")
     op.drop_table("inbound_messages")
     op.drop_table("replicas")
     op.drop_index("uq_conversations_organization_id_conversation_id", table_name="conversations")
-    op.drop_index("ix_conversations_running", table_name="conversations", postgresql_where=sa.text("running_operation IS NOT NULL"))
+    op.drop_index(
+        "ix_conversations_running",
+        table_name="conversations",
+        postgresql_where=sa.text("running_operation IS NOT NULL"),
+    )
     op.drop_index("ix_conversations_owner", table_name="conversations")
     op.drop_table("conversations")
     op.execute(sa.schema.DropSequence(sa.Sequence("fences")))
