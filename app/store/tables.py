@@ -36,7 +36,7 @@ metadata: Final = MetaData(
 )
 
 fences: Final = Sequence("fences", metadata=metadata, data_type=BigInteger)
-"""One sequence for all fences: a fence names one operation anywhere, and only grows."""
+"""One sequence for all fences: a fence names one operation anywhere, and only grows. Waiters take their place from it."""
 
 
 def _time(name: str, *, default: bool = False, nullable: bool = True) -> Column[object]:
@@ -63,6 +63,7 @@ conversations: Final = Table(
     Column("running_operation", Uuid),
     Column("running_replica", Uuid),
     Column("running_stream", Text),
+    Column("cancel_fence", BigInteger),
     _time("created_at", default=True, nullable=False),
     _time("updated_at", default=True, nullable=False),
     Index("uq_conversations_organization_id_conversation_id", "organization_id", "conversation_id", unique=True),
@@ -83,6 +84,7 @@ messages: Final = Table(
     Column("tool_call_id", Text),
     Column("name", Text),
     Column("is_error", Boolean, nullable=False, server_default=text("false")),
+    Column("not_sent", Boolean, nullable=False, server_default=text("false")),
     Column("metadata", JSON(none_as_null=True)),
     _time("created_at", default=True, nullable=False),
 )
@@ -101,8 +103,21 @@ inbound_messages: Final = Table(
     Column("touched", Boolean, nullable=False, server_default=text("false")),
     Column("pause_id", Text),
     Column("payload", JSON, nullable=False),
+    Column("idempotency_key", Text),
+    Column("request_hash", Text),
+    Column("place", BigInteger),
+    Column("replica", Uuid),
     _time("created_at", default=True, nullable=False),
     _time("ended_at"),
+    Index(
+        "uq_inbound_messages_key",
+        "conversation",
+        "kind",
+        "idempotency_key",
+        unique=True,
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+    Index("ix_inbound_messages_waiting", "conversation", "place", postgresql_where=text("status = 'waiting'")),
 )
 
 pauses: Final = Table(
@@ -126,6 +141,7 @@ pauses: Final = Table(
     Column("snapshot", JSON(none_as_null=True)),
     _time("requested_at", default=True, nullable=False),
     _time("expires_at"),
+    Column("on_expiry", Text, nullable=False, server_default=text("'close'")),
     _time("resolved_at"),
     Index(
         "uq_pending_external_tool_requests_held", "conversation", unique=True, postgresql_where=text("state = 'held'")
@@ -137,6 +153,11 @@ pauses: Final = Table(
         "requested_at",
         "pause_id",
         postgresql_where=text("state = 'held'"),
+    ),
+    Index(
+        "ix_pending_external_tool_requests_expiring",
+        "expires_at",
+        postgresql_where=text("state = 'held' AND expires_at IS NOT NULL"),
     ),
 )
 
@@ -156,6 +177,7 @@ streams: Final = Table(
     Column("final_response", JSON(none_as_null=True)),
     Column("error", JSON(none_as_null=True)),
     Column("continued_on", Text),
+    Column("ephemeral", Boolean, nullable=False, server_default=text("false")),
     _time("created_at", default=True, nullable=False),
     _time("ended_at"),
 )

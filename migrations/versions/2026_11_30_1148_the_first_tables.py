@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("running_operation", sa.Uuid(), nullable=True),
         sa.Column("running_replica", sa.Uuid(), nullable=True),
         sa.Column("running_stream", sa.Text(), nullable=True),
+        sa.Column("cancel_fence", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_conversations")),
@@ -70,6 +71,10 @@ def upgrade() -> None:
         sa.Column("touched", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("pause_id", sa.Text(), nullable=True),
         sa.Column("payload", sa.JSON(), nullable=False),
+        sa.Column("idempotency_key", sa.Text(), nullable=True),
+        sa.Column("request_hash", sa.Text(), nullable=True),
+        sa.Column("place", sa.BigInteger(), nullable=True),
+        sa.Column("replica", sa.Uuid(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
@@ -79,6 +84,20 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("conversation", "operation", name=op.f("pk_inbound_messages")),
+    )
+    op.create_index(
+        "ix_inbound_messages_waiting",
+        "inbound_messages",
+        ["conversation", "place"],
+        unique=False,
+        postgresql_where=sa.text("status = 'waiting'"),
+    )
+    op.create_index(
+        "uq_inbound_messages_key",
+        "inbound_messages",
+        ["conversation", "kind", "idempotency_key"],
+        unique=True,
+        postgresql_where=sa.text("idempotency_key IS NOT NULL"),
     )
     op.create_table(
         "messages",
@@ -92,6 +111,7 @@ def upgrade() -> None:
         sa.Column("tool_call_id", sa.Text(), nullable=True),
         sa.Column("name", sa.Text(), nullable=True),
         sa.Column("is_error", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("not_sent", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("metadata", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(
@@ -122,6 +142,7 @@ def upgrade() -> None:
         sa.Column("snapshot", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("requested_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("on_expiry", sa.Text(), server_default=sa.text("'close'"), nullable=False),
         sa.Column("resolved_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
             ["conversation"],
@@ -130,6 +151,13 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("conversation", "pause_id", name=op.f("pk_pending_external_tool_requests")),
+    )
+    op.create_index(
+        "ix_pending_external_tool_requests_expiring",
+        "pending_external_tool_requests",
+        ["expires_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'held' AND expires_at IS NOT NULL"),
     )
     op.create_index(
         "ix_pending_external_tool_requests_waiting",
@@ -176,6 +204,7 @@ def upgrade() -> None:
         sa.Column("final_response", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("error", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("continued_on", sa.Text(), nullable=True),
+        sa.Column("ephemeral", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
@@ -202,8 +231,21 @@ def downgrade() -> None:
         table_name="pending_external_tool_requests",
         postgresql_where=sa.text("state = 'held'"),
     )
+    op.drop_index(
+        "ix_pending_external_tool_requests_expiring",
+        table_name="pending_external_tool_requests",
+        postgresql_where=sa.text("state = 'held' AND expires_at IS NOT NULL"),
+    )
     op.drop_table("pending_external_tool_requests")
     op.drop_table("messages")
+    op.drop_index(
+        "uq_inbound_messages_key",
+        table_name="inbound_messages",
+        postgresql_where=sa.text("idempotency_key IS NOT NULL"),
+    )
+    op.drop_index(
+        "ix_inbound_messages_waiting", table_name="inbound_messages", postgresql_where=sa.text("status = 'waiting'")
+    )
     op.drop_table("inbound_messages")
     op.drop_table("replicas")
     op.drop_index("uq_conversations_organization_id_conversation_id", table_name="conversations")
