@@ -120,17 +120,18 @@ class Seized:
     session_id: str
 
 
-async def seize(connection: Connection, conversation: UUID, operation: UUID) -> Seized | None:
-    """Take the conversation from an operation whose replica is dead, and leave it idle under a higher fence.
+async def seize(connection: Connection, conversation: UUID, operation: UUID, *, only_dead: bool) -> Seized | None:
+    """Take the conversation from an operation, and leave it idle under a higher fence.
 
-    None when the operation has ended in the meantime, or another process was faster.
+    With `only_dead` this is done only when the operation's replica is dead. None when the operation has ended in the
+    meantime, or another process was faster.
     """
-    locked = (
-        select(_row.id)
-        .where(_row.id == conversation, _row.running_operation == operation)
-        .where(~select(replicas.c.id).where(replicas.c.id == _row.running_replica, ~replicas.c.dead).exists())
-        .with_for_update(skip_locked=True)
-    )
+    locked = select(_row.id).where(_row.id == conversation, _row.running_operation == operation)
+    if only_dead:
+        alive = select(replicas.c.id).where(replicas.c.id == _row.running_replica, ~replicas.c.dead).exists()
+        locked = locked.where(~alive).with_for_update(skip_locked=True)
+    else:
+        locked = locked.with_for_update()
     statement = (
         update(conversations)
         .where(_row.id.in_(locked))

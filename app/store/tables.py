@@ -36,7 +36,7 @@ metadata: Final = MetaData(
 )
 
 fences: Final = Sequence("fences", metadata=metadata, data_type=BigInteger)
-"""One sequence for all fences: a fence names one operation anywhere, and only grows. Waiters take their place from it."""
+"""One sequence for all fences: a fence names one operation anywhere, and only grows."""
 
 
 def _time(name: str, *, default: bool = False, nullable: bool = True) -> Column[object]:

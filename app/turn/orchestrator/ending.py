@@ -1,0 +1,115 @@
+"""Ends an operation that its own process can't or won't end: after a crash, or when it must make way.
+
+The fence is raised in the same transaction, so whatever the old process still writes lands nowhere. What readers had
+is kept: the durable part of the text becomes the reply, and the stream says why it ended.
+"""
+
+from dataclasses import dataclass
+
+from app.domain.chunks import GmiError, GmiOutput, StreamChunk
+from app.domain.ids import fresh, gmi_instance_id
+from app.domain.jsontext import loads
+from app.domain.messages import Message
+from app.domain.pause import PauseEvent, PauseState
+from app.domain.turn import StreamStatus
+from app.domain.usage import Usage
+from app.domain.views import Cursor
+from app.store import inbound, messages, pauses, streams
+from app.store.conversations import Seized
+from app.store.database import Connection
+from app.store.events import insert_batches, read_after
+from app.store.inbound import InboundRecord
+from app.store.messages import NewMessage
+from app.store.streams import StreamEnd
+from app.streaming.frames import Envelope, encode_end, split
+from app.streaming.ring import Batch
+from app.turn.delivery import emitter, final_response
+from app.turn.orchestrator.services import Services
+
+BATCHES = 2000
+DATA = b"\ndata: "
+DELTA = b"\nevent: text_delta\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an operation is ended by another: how its stream ends, and the error that it says, if any."""
+
+    status: StreamStatus
+    word: str
+    error: GmiError | None = None
+
+
+async def end_seized(
+    connection: Connection, services: Services, seized: Seized, entry: InboundRecord, reason: Reason
+) -> None:
+    """Write the end of the operation whose conversation was seized, in the same transaction."""
+    text = await partial_text(connection, entry)
+    reply = None
+    if text.strip() and services.policy.persistence:
+        metadata = {"source": "output", "interrupted": True}
+        reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), entry.turn_id)
+        await messages.append(connection, entry.conversation, [reply])
+    usage = await _usage_before(connection, entry)
+    payload = final_response.build(
+        GmiOutput(is_final=True, response_text=text or None, error=reason.error),
+        usage=usage,
+        turn_id=entry.turn_id,
+        message_id=reply.message_id if reply else None,
+        persona=services.personas.known(entry.payload["persona_id"]),
+        plain_text=services.plain_text,
+    )
+    chunks = [emitter.error(reason.error.code, reason.error.message)] if reason.error else []
+    last = await _write_frames(connection, services, seized, entry, [*chunks, emitter.final_response(payload)], reason)
+    end = StreamEnd(
+        fence=seized.fence,
+        last=last,
+        status=reason.status,
+        close_reason=reason.word if reason.status is StreamStatus.CANCELLED else "ended",
+        usage=usage.to_json(),
+        final_response=payload,
+        error=reason.error.to_json() if reason.error else None,
+    )
+    await streams.end_operation(connection, entry.conversation, entry.stream_id, end)
+    await inbound.finish(connection, entry.conversation, entry.operation, reason.status.value)
+
+
+async def partial_text(connection: Connection, entry: InboundRecord) -> str:
+    """Give the text that the operation's readers could have, as far as it is durable."""
+    stored = await read_after(connection, entry.conversation, entry.stream_id, Cursor(entry.fence, 0), BATCHES)
+    frames = (frame for batch in stored if batch.fence == entry.fence for frame in split(batch.frames))
+    deltas = (frame for frame in frames if DELTA in frame)
+    return "".join(loads(frame[frame.index(DATA) + len(DATA) :])["text_delta"] for frame in deltas)
+
+
+async def _usage_before(connection: Connection, entry: InboundRecord) -> Usage:
+    """End the pause that the operation had taken, and give what its turn had used until then."""
+    if entry.pause_id is None:
+        return Usage()
+    pause = await pauses.find(connection, entry.conversation, entry.pause_id, for_update=True)
+    if pause is None or pause.state is not PauseState.RECORDED:
+        return Usage()
+    await pauses.move(connection, pause, PauseEvent.INTERRUPTED, reason="continued")
+    return Usage.from_json((pause.snapshot or {}).get("usage", {}))
+
+
+async def _write_frames(
+    connection: Connection,
+    services: Services,
+    seized: Seized,
+    entry: InboundRecord,
+    chunks: list[StreamChunk],
+    reason: Reason,
+) -> int:
+    persona_id = entry.payload["persona_id"]
+    envelope = Envelope(
+        stream_id=entry.stream_id,
+        gmi_instance_id=gmi_instance_id(seized.organization_id, seized.user_id, seized.session_id, persona_id),
+        persona_id=persona_id,
+    )
+    now = services.clock.now()
+    frames = [envelope.encode(seized.fence, n, chunk, now) for n, chunk in enumerate(chunks, start=1)]
+    frames.append(encode_end(seized.fence, len(frames) + 1, reason.status, {"reason": reason.word}))
+    batch = Batch(entry.conversation, entry.stream_id, seized.fence, 1, len(frames), b"".join(frames))
+    await insert_batches(connection, [batch])
+    return len(frames)
