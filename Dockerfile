@@ -26,6 +26,6 @@ ENV PATH=/opt/fermata/bin:$PATH \
 USER fermata
 VOLUME /var/lib/fermata
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --start-interval=1s --retries=3 \
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 \
   CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['FERMATA_PORT'] + '/healthz', timeout=2)"]
 CMD ["python", "-m", "app", "serve"]
