@@ -1,13 +1,11 @@
-"""The typed parts of a message's content, and the reasoning that is kept beside it, read once for all dialects."""
+"""The typed parts of a message's content, read once for all dialects."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.domain.messages import Message
-
-REASONING_KEY: Final = "reasoning"
-"""Key in a message's metadata: a list of `{"text", "signature"?, "provider"?, "model"?}`, in the model's order."""
+_DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,13 @@ class ImagePart:
     def as_url(self) -> str:
         """Give an address; data becomes a `data:` address."""
         return self.url if self.url is not None else f"data:{self.mime_type};base64,{self.data or ''}"
+
+    def inline(self) -> tuple[str, str] | None:
+        """Give MIME type and base64 data; None when it is only an address. A `data:` address is data."""
+        if self.data is not None:
+            return self.mime_type, self.data
+        found = _DATA_URL.match(self.url or "")
+        return (found.group(1) or self.mime_type, self.url[found.end() :]) if found and self.url else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,3 @@ def _linked_image(part: Mapping[str, Any]) -> ImagePart:
     url = nested if isinstance(nested, str) else source.get("url")
     detail = source.get("detail")
     return ImagePart(url=str(url or ""), detail=None if detail is None else str(detail))
-
-
-def reasoning_text(message: Message) -> str:
-    """Give the text of the reasoning that is kept with an assistant message."""
-    kept = (message.metadata or {}).get(REASONING_KEY)
-    return "".join(str(block.get("text") or "") for block in kept) if isinstance(kept, list) else ""

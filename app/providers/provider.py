@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final
 
 from app.domain.errors import ProviderError
 from app.providers.base import ModelRequest, ProviderEvent, UsageReport
 from app.providers.dialect import Decoder, Dialect
 from app.providers.http import HttpCall, ModelHttp
+from app.providers.reasoning import only_own
 
 _REFUSALS: Final = frozenset({400, 422})
 _SHORTEST_SECRET: Final = 8
@@ -43,7 +45,8 @@ class HttpProvider:
         secrets = tuple(
             {word for word in (key, *self._headers.values()) if word is not None and len(word) >= _SHORTEST_SECRET}
         )
-        body = self._dialect.body(request)
+        own = only_own(request.messages, self.name, request.model)
+        body = self._dialect.body(replace(request, messages=own))
         while True:
             for refused in self._refused:
                 body.pop(refused, None)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -36,6 +37,18 @@ def dumps(value: Any) -> bytes:
 def dumps_text(value: Any) -> str:
     """Write one JSON document as text."""
     return dumps(value).decode()
+
+
+def count(value: Any) -> int:
+    """Read a number of tokens; what is none, or not whole, or below zero, is zero."""
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return max(0, int(value)) if whole else 0
+
+
+def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Give an object inside an object; an empty one when there is none."""
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def is_whole(data: bytes) -> bool:

@@ -1,6 +1,5 @@
 """Chat Completions from bytes: each habit of a server with its outcome."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -8,27 +7,9 @@ import pytest
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import CallsReady, Finish, ReasoningPiece, TextPiece, UsageReport
-from app.providers.compat import PRESETS, ChatCompat
-from app.providers.dialects.chat.decoder import ChatDecoder
-from tests.providers.reading import Outcome, chunk, read, stream, text_of, tool_delta
-
-
-def decode(*pieces: bytes, compat: ChatCompat | None = None) -> Outcome:
-    numbers = itertools.count(1)
-    decoder = ChatDecoder("openai", compat or ChatCompat(), new_id=lambda: f"made_{next(numbers)}")
-    events, error = read(decoder, *pieces)
-    if error is not None:
-        error.usage = decoder.usage
-    return events, error
-
-
-def calls_of(outcome: Outcome) -> list[ToolCall]:
-    return [call for event in outcome[0] if isinstance(event, CallsReady) for call in event.calls]
-
-
-def usage(prompt: int, completion: int) -> dict[str, Any]:
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}}
-
+from app.providers.compat import PRESETS
+from tests.providers.chatting import calls_of, decode, usage
+from tests.providers.reading import chunk, stream, text_of, tool_delta
 
 PLAIN = stream(
     chunk({"role": "assistant", "content": ""}),
@@ -228,141 +209,6 @@ def test_text_before_an_error_in_the_stream_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deltas", "expected"),
-    [
-        pytest.param(
-            [
-                {"index": 0, "id": "a", "name": "get_weather", "arguments": '{"x": 1}'},
-                {"index": 0, "id": "b", "name": "get_time", "arguments": "{}"},
-            ],
-            [("a", "get_weather", {"x": 1}), ("b", "get_time", {})],
-            id="all parallel calls at index 0",
-        ),
-        pytest.param(
-            [
-                {"index": 0, "name": "f", "arguments": '{"x": 1}'},
-                {"index": 0, "name": "g", "arguments": "{}"},
-                {"index": 0, "name": "g", "arguments": '{"y": 2}'},
-            ],
-            [("made_1", "f", {"x": 1}), ("made_2", "g", {}), ("made_3", "g", {"y": 2})],
-            id="index 0 for all and no ids",
-        ),
-        pytest.param(
-            [
-                {"index": 0, "id": "a", "name": "f", "arguments": '{"x"'},
-                {"index": 1, "id": "b", "name": "g", "arguments": '{"y"'},
-                {"index": 0, "arguments": ": 1}"},
-                {"index": 1, "arguments": ": 2}"},
-            ],
-            [("a", "f", {"x": 1}), ("b", "g", {"y": 2})],
-            id="interleaved",
-        ),
-        pytest.param(
-            [
-                {"index": 1, "id": "a", "name": "f", "arguments": "{}"},
-                {"index": 2, "id": "b", "name": "g", "arguments": "{}"},
-            ],
-            [("a", "f", {}), ("b", "g", {})],
-            id="index begins at 1",
-        ),
-        pytest.param(
-            [
-                {"id": "a", "name": "f", "arguments": '{"x"'},
-                {"arguments": ": 1}"},
-                {"id": "b", "name": "g", "arguments": "{}"},
-            ],
-            [("a", "f", {"x": 1}), ("b", "g", {})],
-            id="no index",
-        ),
-        pytest.param(
-            [{"name": "f", "arguments": "{}"}, {"name": "f", "arguments": '{"x": 1}'}],
-            [("made_1", "f", {}), ("made_2", "f", {"x": 1})],
-            id="no index and no id",
-        ),
-        pytest.param(
-            [{"index": 0, "id": "a"}, {"index": 0, "name": "f"}, {"index": 0, "arguments": "{}"}],
-            [("a", "f", {})],
-            id="id, name and arguments apart",
-        ),
-        pytest.param(
-            [{"index": 0, "name": "f"}, {"index": 0, "id": "a", "arguments": "{}"}],
-            [("a", "f", {})],
-            id="name before id",
-        ),
-        pytest.param(
-            [
-                {"index": 0, "id": "a", "name": "f", "arguments": '{"x'},
-                {"index": 0, "id": "a", "name": "f", "arguments": '": 1'},
-                {"index": 0, "id": "a", "name": "f", "arguments": "}"},
-            ],
-            [("a", "f", {"x": 1})],
-            id="id and name in every delta",
-        ),
-        pytest.param(
-            [
-                {"index": 0, "name": "f", "arguments": '{"x'},
-                {"index": 0, "name": "f", "arguments": '": {}'},
-                {"index": 0, "name": "f", "arguments": "}"},
-            ],
-            [("made_1", "f", {"x": {}})],
-            id="name in every delta and no id",
-        ),
-        pytest.param(
-            [{"index": 0, "id": "a", "name": "f", "arguments": {"x": 1}}],
-            [("a", "f", {"x": 1})],
-            id="arguments as an object",
-        ),
-        pytest.param([{"index": 0, "id": "a", "name": "f", "arguments": ""}], [("a", "f", {})], id="empty arguments"),
-        pytest.param([{"index": 0, "id": "a", "name": "f", "arguments": None}], [("a", "f", {})], id="null arguments"),
-        pytest.param([{"index": 0, "id": "a", "name": "f", "arguments": "null"}], [("a", "f", {})], id="null as text"),
-        pytest.param([{"index": 0, "id": "a", "name": "f"}], [("a", "f", {})], id="no arguments"),
-        pytest.param(
-            [
-                {"index": 0, "id": "same", "name": "f", "arguments": '{"x": 1}'},
-                {"index": 1, "id": "same", "name": "g", "arguments": "{}"},
-            ],
-            [("same", "f", {"x": 1}), ("made_1", "g", {})],
-            id="one id for two calls",
-        ),
-        pytest.param([{"index": 0, "id": "", "name": "f", "arguments": "{}"}], [("made_1", "f", {})], id="empty id"),
-    ],
-)
-def test_calls_are_put_together_however_they_are_numbered(deltas: list[dict[str, Any]], expected: Any) -> None:
-    outcome = decode(stream(*(tool_delta(**dict(delta)) for delta in deltas), chunk({}, "tool_calls")))
-
-    assert [(call.id, call.name, call.arguments) for call in calls_of(outcome)] == expected
-    assert all(call.invalid is None for call in calls_of(outcome))
-
-
-@pytest.mark.parametrize("finish", ["stop", "tool_calls", "length", None])
-def test_calls_mean_tool_calls_whatever_the_server_says(finish: str | None) -> None:
-    events, _ = decode(stream(tool_delta(index=0, id="a", name="f", arguments='{"x": 1}'), chunk({}, finish)))
-
-    assert events[-1] == Finish("tool_calls", finish, "m-1")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "finish"), [('{"city": "Ber', "length"), ("", "length"), ('{"city"', "stop"), ("[1]", "tool_calls")]
-)
-def test_arguments_that_are_cut_or_wrong_make_an_invalid_call(arguments: str, finish: str) -> None:
-    outcome = decode(stream(tool_delta(index=0, id="a", name="f", arguments=arguments), chunk({}, finish)))
-
-    assert calls_of(outcome) == [ToolCall("a", "f", {}, invalid=arguments)]
-
-
-def test_calls_that_come_after_the_finish_reason_are_given_too() -> None:
-    outcome = decode(
-        stream(
-            tool_delta(index=0, id="a", name="f", arguments="{}"),
-            chunk({}, "tool_calls"),
-            tool_delta(index=1, id="b", name="g", arguments="{}"),
-        )
-    )
-
-    assert [call.id for call in calls_of(outcome)] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
     ("raw", "reason"),
     [
         ("stop", "stop"),
@@ -415,12 +261,3 @@ def test_half_an_emoji_waits_for_its_other_half() -> None:
     )
 
     assert text_of(decode(wire)[0]) == "a😀b\ufffd"
-
-
-def test_signatures_of_calls_are_kept_with_them() -> None:
-    extra = {"google": {"thought_signature": "abc"}}
-    outcome = decode(
-        stream(tool_delta(index=0, id="a", name="f", arguments="{}", extra_content=extra), chunk({}, "stop"))
-    )
-
-    assert calls_of(outcome)[0].extra == {"extra_content": extra}

@@ -9,7 +9,8 @@ from app.domain.messages import Message, ToolCall, text_of
 from app.domain.tools import ToolSpec
 from app.providers.base import ModelRequest
 from app.providers.compat import ChatCompat
-from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts, reasoning_text
+from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts
+from app.providers.reasoning import text_of_blocks
 from app.providers.wire import dumps_text
 
 _ID_SIGNS: Final = string.ascii_letters + string.digits
@@ -103,7 +104,7 @@ def _assistant(message: Message, compat: ChatCompat) -> dict[str, Any] | None:
     sent: dict[str, Any] = {"role": "assistant", "content": text or ("" if compat.content_required else None)}
     if message.tool_calls:
         sent["tool_calls"] = [_call(call, compat) for call in message.tool_calls]
-        if compat.reasoning_replay and (reasoning := reasoning_text(message)):
+        if compat.reasoning_replay and (reasoning := text_of_blocks(message)):
             sent[compat.reasoning_replay] = reasoning
     return sent
 

@@ -18,7 +18,7 @@ from app.providers.base import (
 from app.providers.compat import ChatCompat
 from app.providers.dialects.chat.calls import CallAssembler
 from app.providers.errors import failure, in_band
-from app.providers.wire import TextJoiner, loads
+from app.providers.wire import TextJoiner, count, loads, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",
@@ -165,12 +165,12 @@ class ChatDecoder:
 
     def _parts(self, parts: Sequence[Any], events: list[ProviderEvent]) -> None:
         """Read content that comes as a list of parts; a thinking part holds a list of texts again."""
-        for part in parts:
-            if not isinstance(part, Mapping):
+        for piece in parts:
+            if not isinstance(piece, Mapping):
                 continue
-            if isinstance(text := part.get("text"), str) and text:
+            if isinstance(text := piece.get("text"), str) and text:
                 self._say(text, events)
-            thinking = part.get("thinking")
+            thinking = piece.get("thinking")
             for entry in thinking if isinstance(thinking, list) else [{"text": thinking}]:
                 if isinstance(entry, Mapping) and isinstance(text := entry.get("text"), str) and text:
                     self._think(text, events)
@@ -205,24 +205,13 @@ class ChatDecoder:
 
 
 def _usage(document: Mapping[str, Any], choice: Mapping[str, Any]) -> Usage | None:
-    told = document.get("usage") or choice.get("usage")
-    if not told:
-        groq = document.get("x_groq")
-        told = groq.get("usage") if isinstance(groq, Mapping) else None
+    told = document.get("usage") or choice.get("usage") or part(document, "x_groq").get("usage")
     if not isinstance(told, Mapping):
         return None
-    prompt_details = told.get("prompt_tokens_details")
-    details: Mapping[str, Any] = prompt_details if isinstance(prompt_details, Mapping) else {}
-    answer_details = told.get("completion_tokens_details")
-    answer: Mapping[str, Any] = answer_details if isinstance(answer_details, Mapping) else {}
+    prompt = part(told, "prompt_tokens_details")
     return Usage(
-        prompt_tokens=_count(told.get("prompt_tokens")),
-        completion_tokens=_count(told.get("completion_tokens")),
-        cached_tokens=_count(details.get("cached_tokens") or told.get("prompt_cache_hit_tokens")),
-        reasoning_tokens=_count(answer.get("reasoning_tokens")),
+        prompt_tokens=count(told.get("prompt_tokens")),
+        completion_tokens=count(told.get("completion_tokens")),
+        cached_tokens=count(prompt.get("cached_tokens") or told.get("prompt_cache_hit_tokens")),
+        reasoning_tokens=count(part(told, "completion_tokens_details").get("reasoning_tokens")),
     )
-
-
-def _count(value: Any) -> int:
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return max(0, int(value)) if whole else 0
