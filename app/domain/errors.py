@@ -160,6 +160,14 @@ class PauseHeldError(AppError):
     title = "The conversation waits for tool results"
 
 
+class KeyReusedError(AppError):
+    """An idempotency key came again with another body."""
+
+    code = "IDEMPOTENCY_KEY_REUSED"
+    kind = Kind.CONFLICT
+    title = "The idempotency key was used for another request"
+
+
 class RateLimitedError(AppError):
     """Too many of something; `retry_after` says when to come back."""
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from app.domain.turn import OnExpiry
+
 
 @dataclass(frozen=True, slots=True)
 class PersonaOptions:
@@ -26,6 +28,8 @@ class Persona:
     tools: tuple[str, ...] = ()
     options: PersonaOptions = field(default_factory=PersonaOptions)
     max_tool_iterations: int | None = None
+    pause_ttl_seconds: float | None = None
+    on_expiry: OnExpiry = "close"
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that a snapshot keeps."""

@@ -14,6 +14,7 @@ class TurnPolicy:
     history_head: int = 2
     persistence: bool = True
     max_result_bytes: int = 4 << 20
+    max_waiting_turns: int = 10
 
 
 @dataclass(frozen=True, slots=True)

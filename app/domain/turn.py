@@ -10,6 +10,10 @@ from app.domain.ids import row_key
 from app.domain.tools import ToolResult, ToolSpec
 
 
+OnBusy = Literal["reject", "wait", "interrupt", "rollback"]
+OnExpiry = Literal["close", "continue"]
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Whose call it is. The organization is empty where there are no organizations."""
@@ -61,6 +65,10 @@ class TurnInput:
     target_language: str | None = None
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_pause: Literal["end", "reject"] = "end"
+    on_busy: OnBusy = "reject"
+    pause_ttl_seconds: float | None = None
+    on_expiry: OnExpiry | None = None
+    idempotency_key: str | None = None
 
     @property
     def conversation(self) -> UUID:
@@ -70,7 +78,10 @@ class TurnInput:
 
 @dataclass(frozen=True, slots=True)
 class ResultsInput:
-    """Results for a pause: passed on its stream (`stream_id`) or by a resume (`conversation_id` and `pause_id`)."""
+    """Results for a pause: passed on its stream (`stream_id`) or by a resume (`conversation_id` and `pause_id`).
+
+    With `partial` they may leave calls out without those being answered for good: the pause waits for the rest.
+    """
 
     caller: Caller
     results: tuple[ToolResult, ...]
@@ -79,6 +90,8 @@ class ResultsInput:
     pause_id: str | None = None
     options: TurnOptions = field(default_factory=TurnOptions)
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    partial: bool = False
+    idempotency_key: str | None = None
 
 
 class OperationKind(StrEnum):

@@ -42,12 +42,16 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """An accepted operation: where its events are, and the fence that its event ids begin with."""
+    """An accepted operation: where its events are, and the fence that its event ids begin with.
+
+    `replayed` tells that an earlier request with the same idempotency key started it.
+    """
 
     stream_id: str
     conversation_id: str
     turn_id: str
     fence: int
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,28 @@
-"""Inbound messages: each accepted operation as the facade produced it, and how far it got. What a takeover finds."""
+"""Inbound messages: each accepted operation as the facade produced it, and how far it got. What a takeover finds.
+
+A turn that waits for its conversation is a row too, with a place in the queue, so that order holds over all replicas.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
 
 from app.domain.turn import OperationKind
 from app.store.database import Connection
-from app.store.tables import inbound_messages
+from app.store.tables import conversations, fences, inbound_messages, replicas
 
 _row = inbound_messages.c
+_KEY_INDEX: Final = "uq_inbound_messages_key"
 
 
 @dataclass(frozen=True, slots=True)
 class InboundRecord:
-    """One accepted operation."""
+    """One operation. `fence` is 0 while it waits."""
 
     conversation: UUID
     operation: UUID
@@ -29,19 +35,46 @@ class InboundRecord:
     touched: bool
     pause_id: str | None
     payload: Mapping[str, Any]
+    idempotency_key: str | None = None
+    request_hash: str | None = None
+
+
+class KeyTakenError(Exception):
+    """Another operation has the idempotency key."""
 
 
 async def record(connection: Connection, entry: InboundRecord) -> None:
-    """Keep a newly accepted operation."""
-    values = {name: getattr(entry, name) for name in entry.__slots__}
-    await connection.execute(insert(inbound_messages).values(**{**values, "payload": dict(entry.payload)}))
+    """Keep an accepted operation; one that waited is accepted in place. KeyTakenError when its key is in use."""
+    values = {name: getattr(entry, name) for name in entry.__slots__} | {"payload": dict(entry.payload)}
+    statement = insert(inbound_messages).values(**values)
+    accepted = {name: statement.excluded[name] for name in values if name not in {"conversation", "operation"}}
+    try:
+        await connection.execute(
+            statement.on_conflict_do_update(index_elements=["conversation", "operation"], set_=accepted)
+        )
+    except IntegrityError as error:
+        if _KEY_INDEX in str(error.orig):
+            raise KeyTakenError from error
+        raise
 
 
 async def find(connection: Connection, conversation: UUID, operation: UUID) -> InboundRecord | None:
     """Give the operation, or None."""
+    return await _find(connection, _row.conversation == conversation, _row.operation == operation)
+
+
+async def find_by_key(
+    connection: Connection, conversation: UUID, kind: OperationKind, key: str
+) -> InboundRecord | None:
+    """Give the operation that an idempotency key named, or None."""
+    return await _find(
+        connection, _row.conversation == conversation, _row.kind == kind.value, _row.idempotency_key == key
+    )
+
+
+async def _find(connection: Connection, *conditions: ColumnElement[bool]) -> InboundRecord | None:
     columns = [_row[name] for name in InboundRecord.__slots__]
-    query = select(*columns).where(_row.conversation == conversation, _row.operation == operation)
-    found = (await connection.execute(query)).first()
+    found = (await connection.execute(select(*columns).where(*conditions))).first()
     if found is None:
         return None
     values = found._asdict()
@@ -61,10 +94,65 @@ async def touch(connection: Connection, conversation: UUID, operation: UUID, fen
     return await connection.scalar(statement) is not None
 
 
-async def finish(connection: Connection, conversation: UUID, operation: UUID, status: str) -> None:
-    """Say how the operation ended."""
+async def finish(
+    connection: Connection, conversation: UUID, operation: UUID, status: str, *, erase: bool = False
+) -> None:
+    """Say how the operation ended; with `erase` its payload goes."""
+    changes: dict[str, Any] = {"status": status, "ended_at": func.now()}
+    if erase:
+        changes["payload"] = {}
     await connection.execute(
-        update(inbound_messages)
-        .where(_row.conversation == conversation, _row.operation == operation)
-        .values(status=status, ended_at=func.now())
+        update(inbound_messages).where(_row.conversation == conversation, _row.operation == operation).values(**changes)
+    )
+
+
+# Waiting ------------------------------------------------------------------------------------------------------------
+
+
+def live_waiter() -> ColumnElement[bool]:
+    """Give the condition of a waiter whose process lives: a dead one blocks nobody."""
+    alive = exists().where(replicas.c.id == _row.replica, ~replicas.c.dead, replicas.c.expires_at > func.now())
+    return and_(_row.status == "waiting", alive)
+
+
+async def enqueue(
+    connection: Connection, entry: InboundRecord, *, replica: UUID, at_head: bool, longest: int
+) -> int | None:
+    """Let a turn wait and give its place; None when `longest` turns wait already.
+
+    The conversation is locked by the caller. At the head, a turn replaces whoever was at the head before it: an
+    interrupting turn that has not started yet.
+    """
+    if at_head:
+        await connection.execute(
+            delete(inbound_messages).where(
+                _row.conversation == entry.conversation, _row.status == "waiting", _row.place < 0
+            )
+        )
+    waiting = select(func.count()).where(_row.conversation == entry.conversation, live_waiter())
+    if (await connection.scalar(waiting) or 0) >= longest:
+        return None
+    number = int(await connection.scalar(select(fences.next_value())) or 0)
+    place = -number if at_head else number
+    values = {name: getattr(entry, name) for name in entry.__slots__}
+    values |= {"payload": dict(entry.payload), "place": place, "replica": replica, "idempotency_key": None}
+    await connection.execute(insert(inbound_messages).values(**values))
+    return place
+
+
+async def is_next(connection: Connection, conversation: UUID, operation: UUID, place: int) -> bool | None:
+    """Tell whether the waiter may try now; None when it was replaced."""
+    mine = exists().where(_row.conversation == conversation, _row.operation == operation, _row.status == "waiting")
+    older = exists().where(_row.conversation == conversation, live_waiter(), _row.place < place)
+    free = exists().where(conversations.c.id == conversation, conversations.c.running_operation.is_(None))
+    found = (await connection.execute(select(mine, and_(free, ~older)))).one()
+    return bool(found[1]) if found[0] else None
+
+
+async def leave_queue(connection: Connection, conversation: UUID, operation: UUID) -> None:
+    """Wait no more."""
+    await connection.execute(
+        delete(inbound_messages).where(
+            _row.conversation == conversation, _row.operation == operation, _row.status == "waiting"
+        )
     )

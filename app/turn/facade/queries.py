@@ -6,13 +6,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from app.domain.errors import AlreadyExistsError, ConversationBusyError, MalformedError, NotFoundError
-from app.domain.ids import conversation_of, fresh, fresh_uuid, row_key
+from app.domain.ids import conversation_of, fresh, row_key
 from app.domain.jsontext import dumps, loads
 from app.domain.messages import Message
 from app.domain.turn import Caller, Pause
 from app.domain.views import ConversationView, MessageView, Page, StreamView
-from app.store import conversations, messages, pauses, streams
-from app.store.conversations import Claim, ConversationRecord, unknown_conversation
+from app.store import claims, conversations, messages, pauses, streams
+from app.store.conversations import ConversationRecord, unknown_conversation
 from app.store.database import Connection, Database
 from app.store.messages import MessageRecord, NewMessage
 from app.store.pauses import iso
@@ -102,9 +102,16 @@ class Queries:
         """Make a conversation with initial messages; AlreadyExistsError when the caller's name for it is taken."""
         name = conversation_id or fresh("conv")
         key = row_key(caller.organization_id, name)
-        claim = Claim(fresh_uuid(), fresh_uuid(), key, caller, name, session_id or name, persona_id or "", "")
         async with self._database.transaction() as connection:
-            made = await conversations.create(connection, claim, title=title, metadata=metadata, persona_id=persona_id)
+            made = await conversations.create(
+                connection,
+                caller,
+                name,
+                session_id=session_id or name,
+                title=title,
+                metadata=metadata,
+                persona_id=persona_id,
+            )
             if not made:
                 message = f"The conversation id {name!r} is taken; choose another, or leave it out."
                 raise AlreadyExistsError(message, conversation_id=name)
@@ -142,7 +149,7 @@ class Queries:
         """Delete a conversation with all that belongs to it; ConversationBusyError while an operation runs."""
         async with self._database.transaction() as connection:
             record = await self._conversation(connection, caller, conversation_id)
-            state = await conversations.lock(connection, record.id)
+            state = await claims.lock(connection, record.id)
             if state is not None and state[1] is not None:
                 message = f"The stream {record.running_stream} is still running; delete the conversation after its end."
                 raise ConversationBusyError(message, stream_id=record.running_stream)

@@ -14,7 +14,7 @@ from app.domain.messages import Message
 from app.domain.pause import PauseState
 from app.domain.turn import Caller, OperationKind, Pause, ResultsInput, StreamStatus, TurnInput
 from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
-from app.store.conversations import ReplicaGoneError
+from app.store.claims import ReplicaGoneError
 from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
 from app.streaming.tail import Tail

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
+from app.domain.turn import OnExpiry
 
 
 class OptionsInFile(BaseModel):
@@ -34,6 +35,8 @@ class PersonaInFile(BaseModel):
     tools: list[str] = []
     options: OptionsInFile = OptionsInFile()
     max_tool_iterations: int | None = Field(default=None, ge=1, le=50)
+    pause_ttl_seconds: float | None = Field(default=None, gt=0)
+    on_expiry: OnExpiry = "close"
 
 
 class Personas:

@@ -5,6 +5,7 @@ is kept: the durable part of the text becomes the reply, and the stream says why
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.ids import fresh, gmi_instance_id
@@ -15,7 +16,7 @@ from app.domain.turn import StreamStatus
 from app.domain.usage import Usage
 from app.domain.views import Cursor
 from app.store import inbound, messages, pauses, streams
-from app.store.conversations import Seized
+from app.store.claims import Seized
 from app.store.database import Connection
 from app.store.events import insert_batches, read_after
 from app.store.inbound import InboundRecord
@@ -60,7 +61,9 @@ async def end_seized(
         plain_text=services.plain_text,
     )
     chunks = [emitter.error(reason.error.code, reason.error.message)] if reason.error else []
-    last = await _write_frames(connection, services, seized, entry, [*chunks, emitter.final_response(payload)], reason)
+    last = await _write_frames(
+        connection, seized, entry, [*chunks, emitter.final_response(payload)], now=services.clock.now(), reason=reason
+    )
     end = StreamEnd(
         fence=seized.fence,
         last=last,
@@ -95,10 +98,11 @@ async def _usage_before(connection: Connection, entry: InboundRecord) -> Usage:
 
 async def _write_frames(
     connection: Connection,
-    services: Services,
     seized: Seized,
     entry: InboundRecord,
     chunks: list[StreamChunk],
+    *,
+    now: datetime,
     reason: Reason,
 ) -> int:
     persona_id = entry.payload["persona_id"]
@@ -107,7 +111,6 @@ async def _write_frames(
         gmi_instance_id=gmi_instance_id(seized.organization_id, seized.user_id, seized.session_id, persona_id),
         persona_id=persona_id,
     )
-    now = services.clock.now()
     frames = [envelope.encode(seized.fence, n, chunk, now) for n, chunk in enumerate(chunks, start=1)]
     frames.append(encode_end(seized.fence, len(frames) + 1, reason.status, {"reason": reason.word}))
     batch = Batch(entry.conversation, entry.stream_id, seized.fence, 1, len(frames), b"".join(frames))

@@ -12,8 +12,8 @@ from app.domain.chunks import StreamChunk
 from app.domain.ids import fresh_uuid, row_key
 from app.domain.turn import Caller, OperationKind
 from app.domain.views import Started
-from app.store import conversations, inbound
-from app.store.conversations import Claim, ReplicaGoneError
+from app.store import claims, inbound
+from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection, is_lost
 from app.store.events import insert_batches
 from app.streaming.frames import Envelope
@@ -83,7 +83,7 @@ class Operation:
         """
 
         async def work(connection: Connection) -> int:
-            fence = await conversations.take(connection, claim, create=create)
+            fence = await claims.take(connection, claim, create=create)
             await then(connection, fence)
             frames = self.encode_from(1, self._early, fence)
             self._opening[fence] = frames
@@ -91,7 +91,7 @@ class Operation:
             return fence
 
         async def landed(connection: Connection) -> int | None:
-            state = await conversations.lock(connection, self.conversation)
+            state = await claims.lock(connection, self.conversation)
             return state[0] if state is not None and state[1] == self.id else None
 
         gone = self.services.lease.is_gone

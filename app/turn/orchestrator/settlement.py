@@ -4,7 +4,7 @@ from uuid import UUID
 
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.turn import StreamStatus
-from app.store import conversations, inbound, messages, pauses, streams
+from app.store import claims, inbound, messages, pauses, streams
 from app.store.database import Connection, OutcomeUnknownError
 from app.store.events import insert_batches
 from app.store.pauses import PauseRecord
@@ -32,16 +32,14 @@ async def settle(operation: Operation, ring: Ring, outcome: Outcome, *, taken_pa
     last = Batch(operation.conversation, operation.stream_id, operation.fence, ring.last_n + 1, end_n, b"".join(frames))
 
     async def work(connection: Connection) -> bool:
-        mine = await conversations.release(
-            connection, operation.conversation, operation=operation.id, fence=operation.fence
-        )
+        mine = await claims.release(connection, operation.conversation, operation=operation.id, fence=operation.fence)
         if mine:
             await _write(connection, operation, outcome, end_n, taken_pause)
             await insert_batches(connection, [*ring.all_batches(), last])
         return mine
 
     async def landed(connection: Connection) -> bool | None:
-        await conversations.lock(connection, operation.conversation)
+        await claims.lock(connection, operation.conversation)
         entry = await inbound.find(connection, operation.conversation, operation.id)
         return True if entry is not None and entry.status == outcome.status.value else None
 

@@ -1,4 +1,4 @@
-"""Takeover: operations whose process has gone are ended by another, within seconds, so that no conversation is stuck."""
+"""Takeover: operations whose process has gone are ended by another within seconds: no conversation is stuck."""
 
 import asyncio
 from typing import Final
@@ -9,7 +9,7 @@ import structlog
 from app.domain.chunks import GmiError
 from app.domain.errors import TurnInterruptedError
 from app.domain.turn import StreamStatus
-from app.store import conversations, inbound, replicas
+from app.store import claims, inbound, replicas
 from app.store.database import is_lost
 from app.turn.orchestrator.ending import Reason, end_seized
 from app.turn.orchestrator.services import Services
@@ -57,7 +57,7 @@ class Takeover:
     async def _end(self, conversation: UUID, operation: UUID) -> None:
         """End one operation in one transaction, under a higher fence than its own."""
         async with self._database.transaction() as connection:
-            seized = await conversations.seize(connection, conversation, operation, only_dead=True)
+            seized = await claims.seize(connection, conversation, operation, only_dead=True)
             if seized is None:
                 return
             entry = await inbound.find(connection, conversation, operation)

@@ -1,0 +1,208 @@
+"""The claim on a conversation's row: the compare-and-set that lets one operation in.
+
+`take` sets the fence, and every later write of the operation names that fence. Cancels, take-overs and small changes
+of an idle conversation go through the same row.
+"""
+
+from dataclasses import dataclass
+from typing import NoReturn
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from app.domain.errors import ConversationBusyError
+from app.domain.turn import Caller
+from app.store.conversations import unknown_conversation
+from app.store.database import Connection
+from app.store.inbound import live_waiter
+from app.store.tables import conversations, fences, inbound_messages, replicas
+
+_row = conversations.c
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants the conversation, and for what. `place` is a waiting turn's place in the queue."""
+
+    operation: UUID
+    replica: UUID
+    conversation: UUID
+    caller: Caller
+    conversation_id: str
+    session_id: str
+    persona_id: str
+    stream_id: str
+    place: int | None = None
+
+
+class ReplicaGoneError(Exception):
+    """The process was marked dead: it may accept nothing until it has a new id."""
+
+
+async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
+    """Let the operation in and give its fence.
+
+    With `create` (a turn) the conversation is made when it is new, and turns that wait longer go first. Raises
+    NotFoundError when it is not there or is another user's, ConversationBusyError when an operation runs or others
+    wait, ReplicaGoneError when this process was marked dead.
+    """
+    alive = select(replicas.c.id).where(replicas.c.id == claim.replica, ~replicas.c.dead).exists()
+    changes = {
+        "fence": fences.next_value(),
+        "running_operation": claim.operation,
+        "running_replica": claim.replica,
+        "running_stream": claim.stream_id,
+        "cancel_fence": None,
+        "persona_id": claim.persona_id,
+        "updated_at": func.now(),
+    }
+    free = and_(_row.user_id == claim.caller.user_id, _row.running_operation.is_(None), alive)
+    if create:
+        free = and_(free, ~_queued_before(claim.place))
+        values = {
+            **changes,
+            "id": claim.conversation,
+            "organization_id": claim.caller.organization_id,
+            "conversation_id": claim.conversation_id,
+            "user_id": claim.caller.user_id,
+            "session_id": claim.session_id,
+        }
+        upsert = insert(conversations).values(**values)
+        statement = upsert.on_conflict_do_update(index_elements=["id"], set_=changes, where=free).returning(_row.fence)
+        fence = await connection.scalar(statement)
+    else:
+        taking = update(conversations).where(_row.id == claim.conversation, free).values(**changes)
+        fence = await connection.scalar(taking.returning(_row.fence))
+    if fence is None:
+        await _refuse(connection, claim)
+    elif create and not await connection.scalar(select(alive)):
+        raise ReplicaGoneError
+    return int(fence or 0)
+
+
+async def _refuse(connection: Connection, claim: Claim) -> None:
+    query = select(_row.user_id, _row.running_operation, _row.running_stream).where(_row.id == claim.conversation)
+    found = (await connection.execute(query)).first()
+    if found is None or found.user_id != claim.caller.user_id:
+        raise unknown_conversation(claim.conversation_id)
+    alive = select(replicas.c.id).where(replicas.c.id == claim.replica, ~replicas.c.dead).exists()
+    if found.running_operation is None and not await connection.scalar(select(alive)):
+        raise ReplicaGoneError
+    _busy(found.running_stream)
+
+
+def _busy(running_stream: str | None) -> NoReturn:
+    if running_stream is None:
+        message = "Other turns wait for this conversation; send on_busy: wait to wait behind them."
+    else:
+        message = f"The stream {running_stream} still runs on this conversation; wait for its end, then try again."
+    raise ConversationBusyError(message, stream_id=running_stream)
+
+
+def _queued_before(place: int | None) -> ColumnElement[bool]:
+    waiting = inbound_messages.c
+    earlier = exists().where(waiting.conversation == _row.id, live_waiter())
+    return earlier if place is None else earlier.where(waiting.place < place)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The operation that runs on a conversation."""
+
+    operation: UUID
+    stream_id: str
+    fence: int
+
+
+async def ask_to_cancel(connection: Connection, conversation: UUID, *, stream_id: str | None = None) -> Running | None:
+    """Ask the operation that runs (on the stream, when one is named) to end; None when none does.
+
+    The intent names the fence it found, so it can't hit another operation. Its own process reads it within a second.
+    """
+    statement = (
+        update(conversations)
+        .where(_row.id == conversation, _row.running_operation.is_not(None))
+        .values(cancel_fence=_row.fence)
+        .returning(_row.running_operation, _row.running_stream, _row.fence)
+    )
+    if stream_id is not None:
+        statement = statement.where(_row.running_stream == stream_id)
+    found = (await connection.execute(statement)).first()
+    return None if found is None else Running(*found)
+
+
+async def to_cancel(connection: Connection, replica: UUID) -> list[Running]:
+    """Give the operations of this process that somebody asked to end."""
+    query = select(_row.running_operation, _row.running_stream, _row.fence).where(
+        _row.running_replica == replica, _row.running_operation.is_not(None), _row.cancel_fence == _row.fence
+    )
+    return [Running(*row) for row in await connection.execute(query)]
+
+
+async def take_idle(connection: Connection, conversation: UUID) -> int | None:
+    """Raise the fence of an idle conversation for a change in this transaction alone; None while an operation runs."""
+    statement = (
+        update(conversations)
+        .where(_row.id == conversation, _row.running_operation.is_(None))
+        .values(fence=fences.next_value(), updated_at=func.now())
+        .returning(_row.fence)
+    )
+    fence: int | None = await connection.scalar(statement)
+    return fence
+
+
+async def lock(connection: Connection, conversation: UUID) -> tuple[int, UUID | None] | None:
+    """Lock the conversation and give its fence and running operation; None when it is gone."""
+    query = select(_row.fence, _row.running_operation).where(_row.id == conversation).with_for_update()
+    found = (await connection.execute(query)).first()
+    return None if found is None else (found.fence, found.running_operation)
+
+
+async def release(connection: Connection, conversation: UUID, *, operation: UUID, fence: int) -> bool:
+    """Let the operation go; False when it no longer holds its fence."""
+    statement = (
+        update(conversations)
+        .where(_row.id == conversation, _row.fence == fence, _row.running_operation == operation)
+        .values(running_operation=None, running_replica=None, running_stream=None, updated_at=func.now())
+        .returning(_row.id)
+    )
+    return await connection.scalar(statement) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Seized:
+    """A conversation that was taken from a process that has gone."""
+
+    fence: int
+    organization_id: str
+    user_id: str
+    session_id: str
+
+
+async def seize(connection: Connection, conversation: UUID, operation: UUID, *, only_dead: bool) -> Seized | None:
+    """Take the conversation from an operation, and leave it idle under a higher fence.
+
+    With `only_dead` this is done only when the operation's replica is dead. None when the operation has ended in the
+    meantime, or another process was faster.
+    """
+    locked = select(_row.id).where(_row.id == conversation, _row.running_operation == operation)
+    if only_dead:
+        alive = select(replicas.c.id).where(replicas.c.id == _row.running_replica, ~replicas.c.dead).exists()
+        locked = locked.where(~alive).with_for_update(skip_locked=True)
+    else:
+        locked = locked.with_for_update()
+    statement = (
+        update(conversations)
+        .where(_row.id.in_(locked))
+        .values(
+            fence=fences.next_value(),
+            running_operation=None,
+            running_replica=None,
+            running_stream=None,
+            updated_at=func.now(),
+        )
+        .returning(_row.fence, _row.organization_id, _row.user_id, _row.session_id)
+    )
+    found = (await connection.execute(statement)).first()
+    return None if found is None else Seized(*found)
