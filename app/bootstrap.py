@@ -10,7 +10,7 @@ import structlog
 from app.domain.clock import SystemClock
 from app.domain.policy import LeasePolicy, TurnPolicy
 from app.providers.http import HttpPolicy
-from app.providers.registry import ProvidersPolicy, build_registry
+from app.providers.registry import ProviderRegistry, ProvidersPolicy, build_registry
 from app.settings import Settings
 from app.store.database import Database
 from app.store.embedded import EmbeddedPostgres
@@ -75,12 +75,15 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
         await embedded.stop()
 
 
-def build(settings: Settings, url: str) -> AgentRuntime:
-    """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop."""
+def build(settings: Settings, url: str, *, providers: ProviderRegistry | None = None) -> AgentRuntime:
+    """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
+
+    `providers` stand in for those that the settings name; the runtime closes them at its end.
+    """
     clock = SystemClock()
     database = Database(url, pool_size=settings.database_pool_size)
     rings, wakeups = Rings(), Wakeups()
-    providers = build_registry(_providers_policy(settings))
+    providers = providers or build_registry(_providers_policy(settings))
     tools = ToolExecutor(ToolRegistry([CurrentTime(clock)]), timeout=settings.tool_timeout_seconds)
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)

@@ -1,0 +1,47 @@
+"""What tests of all folders share: databases, runtimes on them, server processes, and a model to talk to."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.databases import Databases, databases
+from tests.mock_model import ModelServer
+from tests.servers import Servers
+from tests.stage import Stage, running_stage
+
+
+@pytest.fixture(scope="session", name="databases")
+def databases_of_this_process() -> Iterator[Databases]:
+    with databases() as made:
+        yield made
+
+
+@pytest.fixture
+async def database(databases: Databases) -> AsyncIterator[str]:
+    """The URL of a database of the test's own, with all tables and no rows."""
+    async with databases.fresh() as url:
+        yield url
+
+
+@pytest.fixture
+async def stage(database: str) -> AsyncIterator[Stage]:
+    """A running runtime with a script to be written."""
+    async with running_stage(database) as running:
+        yield running
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[Servers]:
+    """Starts server processes; none outlives the test."""
+    starting = Servers(tmp_path)
+    yield starting
+    await starting.end()
+
+
+@pytest.fixture
+async def mock() -> AsyncIterator[ModelServer]:
+    """A model server in this process's loop, with a script to be written. Whatever it was asked must be valid."""
+    async with ModelServer() as server:
+        yield server
+    assert [request["violations"] for request in server.seen.requests if request["violations"]] == []
