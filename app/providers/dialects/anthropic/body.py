@@ -1,0 +1,181 @@
+"""The body of an Anthropic Messages request.
+
+Turns alternate there: the results of a tool round and what the user says next are one user turn, results first. System
+messages stand outside the turns, wherever they stood in the list.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.domain.messages import Message, text_of
+from app.providers.base import ModelRequest
+from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts
+from app.providers.reasoning import blocks_of
+
+_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OURS: Final = frozenset({"messages", "stream"})
+REDACTED: Final = "redacted:"
+"""What a kept signature begins with when the block's content was hidden by the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicOptions:
+    """What a request does not say.
+
+    `max_tokens` is sent when a request names none, since the dialect demands one. `cache` sets the breakpoints of
+    prompt caching: after the system text, which also covers the tools, and after the last turn.
+    """
+
+    max_tokens: int = 8192
+    cache: bool = True
+
+
+def anthropic_body(request: ModelRequest, options: AnthropicOptions) -> dict[str, Any]:
+    """Give the document to send."""
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_tokens or options.max_tokens,
+        "messages": _turns(request.messages),
+        "stream": True,
+    }
+    if system := _system(request.messages):
+        body["system"] = system
+    body.update(_settings(request))
+    body.update((name, value) for name, value in request.extra_body.items() if name not in _OURS)
+    _suit_thinking(body)
+    if options.cache:
+        _mark_for_cache(body)
+    return body
+
+
+def _settings(request: ModelRequest) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    if request.temperature is not None:
+        settings["temperature"] = request.temperature
+    if request.top_p is not None:
+        settings["top_p"] = request.top_p
+    if request.user is not None:
+        settings["metadata"] = {"user_id": request.user}
+    if request.tools:
+        settings["tools"] = [
+            {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+            for spec in request.tools
+        ]
+        if request.tool_choice != "auto":
+            settings["tool_choice"] = {"type": _CHOICES[request.tool_choice]}
+    wanted = request.response_format or {}
+    if wanted.get("type") == "json_schema":
+        schema = (wanted.get("json_schema") or wanted).get("schema")
+        settings["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    return settings
+
+
+def _suit_thinking(body: dict[str, Any]) -> None:
+    """Take out what the server refuses together with thinking: a temperature, and a forced tool."""
+    thinking = body.get("thinking")
+    if not isinstance(thinking, Mapping) or thinking.get("type") not in {"enabled", "adaptive"}:
+        return
+    body.pop("temperature", None)
+    if body.get("tool_choice", {}).get("type") in {"any", "tool"}:
+        body["tool_choice"] = {"type": "auto"}
+
+
+def _mark_for_cache(body: dict[str, Any]) -> None:
+    last_turn = body["messages"][-1]["content"] if body["messages"] else []
+    for blocks in (body.get("system"), last_turn):
+        if isinstance(blocks, list) and blocks and blocks[-1].get("type") not in {"thinking", "redacted_thinking"}:
+            blocks[-1]["cache_control"] = {"type": "ephemeral"}
+
+
+def _system(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    texts = (text_of(message.content) for message in messages if message.role in {"system", "summary"})
+    return [{"type": "text", "text": text} for text in texts if text.strip()]
+
+
+def _turns(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        blocks = list(_blocks(message))
+        role = "assistant" if message.role == "assistant" else "user"
+        if not blocks:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"].extend(blocks)
+        else:
+            turns.append({"role": role, "content": blocks})
+    return turns
+
+
+def _blocks(message: Message) -> Iterator[dict[str, Any]]:
+    if message.role == "user":
+        yield from _user(message)
+    elif message.role == "tool":
+        yield _result(message)
+    elif message.role == "assistant":
+        yield from _assistant(message)
+
+
+def _user(message: Message) -> Iterator[dict[str, Any]]:
+    if not isinstance(message.content, list):
+        if message.content:
+            yield {"type": "text", "text": message.content}
+        return
+    for part in read_parts(message.content):
+        match part:
+            case TextPart(text):
+                if text:
+                    yield {"type": "text", "text": text}
+            case ImagePart():
+                yield {"type": "image", "source": _source(part)}
+            case AudioPart():
+                # The dialect takes no sound; the model is to know that there was some.
+                yield {"type": "text", "text": "[The user sent a sound that this model can't hear.]"}
+
+
+def _source(image: ImagePart) -> dict[str, Any]:
+    inline = image.inline()
+    if inline is None:
+        return {"type": "url", "url": image.url}
+    mime_type, data = inline
+    return {"type": "base64", "media_type": mime_type, "data": data}
+
+
+def _result(message: Message) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "type": "tool_result",
+        "tool_use_id": call_id(message.tool_call_id or ""),
+        "content": text_of(message.content),
+    }
+    return {**result, "is_error": True} if message.is_error else result
+
+
+def _assistant(message: Message) -> Iterator[dict[str, Any]]:
+    """Give reasoning where it stood in the text, then the calls; reasoning without a signature is refused."""
+    text, place = text_of(message.content), 0
+    for block in blocks_of(message):
+        signature = block.get("signature")
+        if not signature:
+            continue
+        after = min(int(block.get("after") or 0), len(text))
+        if before := text[place:after]:
+            yield {"type": "text", "text": before}
+        place = max(place, after)
+        if str(signature).startswith(REDACTED):
+            yield {"type": "redacted_thinking", "data": str(signature).removeprefix(REDACTED)}
+        else:
+            yield {"type": "thinking", "thinking": str(block.get("text") or ""), "signature": signature}
+    if (rest := text[place:]) and rest.strip():
+        yield {"type": "text", "text": rest}
+    for call in message.tool_calls:
+        yield {"type": "tool_use", "id": call_id(call.id), "name": call.name, "input": dict(call.arguments)}
+
+
+def call_id(ours: str) -> str:
+    """Give the id that the server takes for a call; the same one for the same call, every time."""
+    if _ID.fullmatch(ours):
+        return ours
+    return "toolu_" + hashlib.sha256(ours.encode("utf-8", "replace")).hexdigest()[:24]

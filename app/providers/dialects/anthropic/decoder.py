@@ -1,0 +1,211 @@
+"""Reads the events of one Anthropic Messages response, by their `type`: some proxies leave the event's name out."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.domain.ids import fresh
+from app.domain.messages import ToolCall
+from app.domain.usage import Usage
+from app.providers.base import (
+    CallsReady,
+    Finish,
+    FinishReason,
+    ProviderEvent,
+    ReasoningPiece,
+    TextPiece,
+    UsageReport,
+)
+from app.providers.dialects.anthropic.body import REDACTED
+from app.providers.errors import failure, in_band
+from app.providers.wire import TextJoiner, count, loads, parse_arguments, part
+
+_REASONS: Final[dict[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    given: Mapping[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+def _fresh_call_id() -> str:
+    return fresh("toolu")
+
+
+class AnthropicDecoder:
+    """See `app.providers.dialect.Decoder`. The answer is whole with a stop reason or with `message_stop`."""
+
+    def __init__(
+        self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = _fresh_call_id
+    ) -> None:
+        self.finished = False
+        self.done = False
+        self.usage: Usage | None = None
+        self._provider = provider
+        self._secrets = secrets
+        self._new_id = new_id
+        self._counts: dict[str, int] = {}
+        self._calls: dict[int, _Call] = {}
+        self._taken = False
+        self._text = TextJoiner()
+        self._reasoning = TextJoiner()
+        self._output = False
+        self._raw: str | None = None
+        self._model: str | None = None
+        self._handlers: dict[str, Callable[[Mapping[str, Any], list[ProviderEvent]], None]] = {
+            "message_start": self._message_start,
+            "content_block_start": self._block_start,
+            "content_block_delta": self._block_delta,
+            "content_block_stop": self._block_stop,
+            "message_delta": self._message_delta,
+            "message_stop": self._message_stop,
+        }
+
+    def feed(self, event: str, data: bytes) -> list[ProviderEvent]:
+        """See `Decoder.feed`."""
+        events: list[ProviderEvent] = []
+        if self.done or data.strip() == b"[DONE]":
+            return events
+        try:
+            document = loads(data)
+        except ValueError:
+            document = data.decode("utf-8", "replace") if event == "error" else None
+        kind = document.get("type") if isinstance(document, Mapping) else None
+        handler = self._handlers.get(str(kind))
+        if handler is not None and isinstance(document, Mapping):
+            handler(document, events)
+            return events
+        error = in_band(self._provider, document, self._secrets, named_error=event == "error")
+        if error is not None:
+            raise error
+        if not isinstance(document, Mapping):
+            message = f"The model provider {self._provider} sent an event that is not one JSON object."
+            raise failure("protocol", self._provider, message, retryable=True)
+        return events
+
+    def end(self) -> list[ProviderEvent]:
+        """See `Decoder.end`."""
+        if not self.finished:
+            raise failure("truncated", self._provider, f"The answer of {self._provider} broke off before its end.")
+        events: list[ProviderEvent] = []
+        self._flush(events)
+        self._give_calls(events)
+        if self._calls:
+            reason: FinishReason = "tool_calls"
+        elif self._raw is None:
+            reason = "stop" if self._output else "other"
+        else:
+            reason = _REASONS.get(self._raw, "other")
+        events.append(Finish(reason, self._raw, self._model))
+        return events
+
+    def _message_start(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        message = part(document, "message")
+        if model := message.get("model"):
+            self._model = str(model)
+        self._count(message, events)
+
+    def _block_start(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        block = part(document, "content_block")
+        match block.get("type"):
+            case "text":
+                self._say(block.get("text"), events)
+            case "thinking":
+                self._think(block.get("thinking"), events)
+            case "redacted_thinking":
+                events.append(ReasoningPiece("", REDACTED + str(block.get("data") or "")))
+            case "tool_use":
+                index = document.get("index")
+                place = index if isinstance(index, int) and index not in self._calls else len(self._calls) + 10_000
+                self._calls[place] = _Call(str(block.get("id") or ""), str(block.get("name")), part(block, "input"))
+            case _:
+                pass  # blocks of the provider's own tools are no one else's business
+
+    def _block_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        delta = part(document, "delta")
+        match delta.get("type"):
+            case "text_delta":
+                self._say(delta.get("text"), events)
+            case "thinking_delta":
+                self._think(delta.get("thinking"), events)
+            case "signature_delta":
+                events.append(ReasoningPiece(self._reasoning.flush(), str(delta.get("signature") or "")))
+            case "input_json_delta":
+                call = self._call_at(document.get("index"))
+                if call is not None:
+                    call.pieces.append(str(delta.get("partial_json") or ""))
+            case _:
+                pass  # citations and what may come yet
+
+    def _block_stop(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        del events
+        if (call := self._call_at(document.get("index"))) is not None:
+            call.ended = True
+
+    def _message_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        if raw := part(document, "delta").get("stop_reason"):
+            self._raw = str(raw)
+            self.finished = True
+            self._flush(events)
+            self._give_calls(events)
+        self._count(document, events)
+
+    def _message_stop(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        del document, events
+        self.finished = self.done = True
+
+    def _call_at(self, index: Any) -> _Call | None:
+        if isinstance(index, int) and index in self._calls:
+            return self._calls[index]
+        return list(self._calls.values())[-1] if index is None and self._calls else None
+
+    def _count(self, holder: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        """Merge counts field by field: they only grow, and the later ones may leave the input out."""
+        told = part(holder, "usage")
+        if not told:
+            return
+        for name in _COUNTS:
+            self._counts[name] = max(self._counts.get(name, 0), count(told.get(name)))
+        plain, written, read, output = (self._counts[name] for name in _COUNTS)
+        self.usage = Usage(plain + written + read, output, read)
+        events.append(UsageReport(self.usage))
+
+    def _say(self, text: Any, events: list[ProviderEvent]) -> None:
+        if isinstance(text, str) and text and (ready := self._text.push(text)):
+            self._output = True
+            events.append(TextPiece(ready))
+
+    def _think(self, text: Any, events: list[ProviderEvent]) -> None:
+        if isinstance(text, str) and text and (ready := self._reasoning.push(text)):
+            events.append(ReasoningPiece(ready))
+
+    def _flush(self, events: list[ProviderEvent]) -> None:
+        if left := self._text.flush():
+            events.append(TextPiece(left))
+
+    def _give_calls(self, events: list[ProviderEvent]) -> None:
+        if self._taken or not self._calls:
+            return
+        self._taken = True
+        used: set[str] = set()
+        events.append(CallsReady(tuple(self._call(call, used) for call in self._calls.values())))
+
+    def _call(self, call: _Call, used: set[str]) -> ToolCall:
+        call_id = call.id if call.id and call.id not in used else self._new_id()
+        used.add(call_id)
+        text = "".join(call.pieces)
+        cut = not call.ended and _REASONS.get(self._raw or "") == "length"
+        given = None if cut and not call.given else dict(call.given)
+        arguments = parse_arguments(text) if text.strip() else given
+        return ToolCall(call_id, call.name, arguments or {}, invalid=text if arguments is None else None)
