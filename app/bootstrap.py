@@ -75,10 +75,13 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
         await embedded.stop()
 
 
-def build(settings: Settings, url: str, *, providers: ProviderRegistry | None = None) -> AgentRuntime:
+def build(
+    settings: Settings, url: str, *, providers: ProviderRegistry | None = None, gmis: GmiManager | None = None
+) -> AgentRuntime:
     """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
 
-    `providers` stand in for those that the settings name; the runtime closes them at its end.
+    `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
+    manager that gives out the runtime's own GMI.
     """
     clock = SystemClock()
     database = Database(url, pool_size=settings.database_pool_size)
@@ -96,7 +99,7 @@ def build(settings: Settings, url: str, *, providers: ProviderRegistry | None = 
         clock=clock,
         providers=providers,
         personas=Personas(personas, default_id=settings.default_persona_id),
-        gmis=GmiManager(providers, tools),
+        gmis=gmis or GmiManager(providers, tools),
         tools=tools,
         plain_text=PlainText(),
         policy=_turn_policy(settings),

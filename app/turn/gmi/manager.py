@@ -4,6 +4,7 @@ from app.domain.ids import gmi_instance_id
 from app.domain.turn import Caller
 from app.providers.registry import ProviderRegistry
 from app.tools.executor import ToolExecutor
+from app.turn.gmi.base import Gmi
 from app.turn.gmi.instance import RuntimeGmi
 
 
@@ -15,7 +16,7 @@ class GmiManager:
         self._providers = providers
         self._tools = tools
 
-    def acquire(self, caller: Caller, session_id: str, persona_id: str) -> RuntimeGmi:
+    def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:
         """Give the session's GMI for the persona."""
         instance_id = gmi_instance_id(caller.organization_id, caller.user_id, session_id, persona_id)
         return RuntimeGmi(instance_id, self._providers, self._tools)

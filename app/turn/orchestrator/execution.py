@@ -12,8 +12,7 @@ from app.store.messages import NewMessage
 from app.turn.delivery import emitter, final_response
 from app.turn.delivery.requests import HeldRequests
 from app.turn.delivery.transform import to_stream
-from app.turn.gmi.base import GmiTurnInput
-from app.turn.gmi.instance import RuntimeGmi
+from app.turn.gmi.base import Gmi, GmiTurnInput
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 from app.turn.pauses.rule import stops_for_host
@@ -22,7 +21,7 @@ from app.turn.pauses.snapshot import Snapshot
 Emission = StreamChunk | Outcome
 
 
-async def execute(operation: Operation, gmi: RuntimeGmi, turn: GmiTurnInput) -> AsyncIterator[Emission]:
+async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput) -> AsyncIterator[Emission]:
     """Yield the stream's chunks as they come, and last of all the operation's outcome."""
     held = HeldRequests()
     output = GmiOutput(is_final=True)

@@ -15,7 +15,7 @@ from app.providers.registry import ProviderRegistry
 from app.store.database import Connection, Database
 from app.store.messages import NewMessage
 from app.tools.registry import ToolRegistry
-from app.turn.gmi.instance import RuntimeGmi
+from app.turn.gmi.base import Gmi
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas
 
@@ -46,14 +46,14 @@ class TurnDraft:
     stream_id: str
     turn_id: str
     persona: Persona | None = None
-    gmi: RuntimeGmi | None = None
+    gmi: Gmi | None = None
     model: str = ""
     input: NewMessage | None = None
     runtime_tools: tuple[ToolSpec, ...] = ()
     history: tuple[Message, ...] = ()
     routing: dict[str, Any] = field(default_factory=dict)
 
-    def chosen(self) -> tuple[Persona, RuntimeGmi, NewMessage]:
+    def chosen(self) -> tuple[Persona, Gmi, NewMessage]:
         """Give what phases 2 and 4 chose; a later phase that runs without them is a fault of the pipeline."""
         if self.persona is None or self.gmi is None or self.input is None:
             message = "phases 2 and 4 must run first"
@@ -66,7 +66,7 @@ class PreparedTurn:
     """What stage 4 needs: who answers, with what, and the messages it is told, in order."""
 
     persona: Persona
-    gmi: RuntimeGmi
+    gmi: Gmi
     model: str
     messages: tuple[Message, ...]
     runtime_tools: tuple[ToolSpec, ...]
