@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import asyncpg
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.domain.errors import ConfigurationError
+from app.domain.errors import ConfigurationError, DatabaseError
 from app.domain.jsontext import dumps_text, loads
 
 Connection = AsyncConnection
@@ -31,6 +31,12 @@ GUARDS: Final = {
 T = TypeVar("T")
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_STATEMENT_SECONDS: Final = 22.0
+"""A little more than `statement_timeout`: a server that no longer answers at all must not hold a caller."""
+
+_RESERVED: Final = 2
+"""Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
+
 _LOST: Final = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, PoolTimeoutError)
 _LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "25P03")
 
@@ -54,7 +60,7 @@ def driver_url(url: str) -> str:
 
 def is_lost(error: BaseException) -> bool:
     """Tell whether the error leaves the outcome unknown or asks for another try, rather than naming a fault of ours."""
-    if isinstance(error, _LOST):
+    if isinstance(error, (*_LOST, DatabaseError)):
         return True
     if isinstance(error, DBAPIError):
         state = str(getattr(error.orig, "sqlstate", None) or "")
@@ -72,35 +78,80 @@ class OutcomeUnknownError(Exception):
 
 
 class Database:
-    """One Postgres, through one pool of at most `pool_size` connections."""
+    """One Postgres, through one pool of at most `pool_size` connections and a few that are reserved.
 
-    def __init__(self, url: str, *, pool_size: int = 10, pool_timeout: float = 10.0) -> None:
-        """Make the pool; nothing connects before the first use. `url` is any Postgres URL."""
+    With `pooled` the URL leads to a pooler in transaction mode: nothing is kept in a session there, so the guards must
+    be set on the role or the database.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 10, pool_timeout: float = 10.0, pooled: bool = False) -> None:
+        """Make the pools; nothing connects before the first use. `url` is any Postgres URL."""
         self.url = driver_url(url)
-        self._engine: AsyncEngine = create_async_engine(
-            self.url,
-            pool_size=pool_size,
+        self._pooled = pooled
+        self._engine = self._pool(pool_size, pool_timeout)
+        self._reserved = self._pool(_RESERVED, pool_timeout)
+
+    def _pool(self, size: int, timeout: float) -> AsyncEngine:
+        session = {"statement_cache_size": 0} if self._pooled else {"server_settings": GUARDS}
+        engine = create_async_engine(
+            f"{self.url}{'&' if '?' in self.url else '?'}prepared_statement_cache_size=0" if self._pooled else self.url,
+            pool_size=size,
             max_overflow=0,
-            pool_timeout=pool_timeout,
+            pool_timeout=timeout,
             pool_pre_ping=False,
             pool_use_lifo=True,
             json_serializer=dumps_text,
             json_deserializer=loads,
-            connect_args={"server_settings": GUARDS, "timeout": 5},
+            connect_args={"timeout": 5, "command_timeout": _STATEMENT_SECONDS, **session},
         )
+        event.listen(engine.sync_engine.pool, "checkout", _refuse_closed)
+        return engine
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
-        """One transaction: committed when the block ends, rolled back when it raises."""
-        async with self._engine.begin() as connection:
-            yield connection
+    async def transaction(self, *, reserved: bool = False) -> AsyncIterator[Connection]:
+        """One transaction: committed when the block ends, rolled back when it raises.
+
+        Raises DatabaseError when the database is away, for which the outcome is unknown. `reserved` takes a connection
+        that no request can have.
+        """
+        engine = self._reserved if reserved else self._engine
+        try:
+            async with engine.begin() as connection:
+                yield connection
+        except Exception as error:
+            if not is_lost(error) or isinstance(error, DatabaseError):
+                raise
+            message = "The database is out of reach; try again in a moment."
+            raise DatabaseError(message, retry_after=1) from error
 
     @asynccontextmanager
     async def driver(self) -> AsyncIterator[Any]:
-        """The driver's own connection, for statements whose cost matters. Each statement is its own transaction."""
-        async with self._engine.connect() as connection:
+        """A reserved connection of the driver, for statements whose cost matters.
+
+        Each statement is its own transaction. A failure closes the connection, since only the driver knows its state.
+        """
+        async with self._reserved.connect() as connection:
             raw = await connection.get_raw_connection()
-            yield raw.driver_connection
+            try:
+                if self._pooled and raw.driver_connection is not None:
+                    async with raw.driver_connection.transaction():
+                        yield raw.driver_connection
+                else:
+                    yield raw.driver_connection
+            except BaseException:
+                await connection.invalidate()
+                raise
+
+    async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run a transaction that only reads, again and again while the database is away."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with self.transaction() as connection:
+                    return await work(connection)
+            except DatabaseError:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def land(
         self,
@@ -108,28 +159,49 @@ class Database:
         landed: Callable[[Connection], Awaitable[T | None]],
         *,
         give_up: Callable[[], bool],
+        patience: float | None = None,
     ) -> T:
         """Run a transaction until its outcome is known.
 
-        After a lost connection nobody knows whether it was committed, so each further try first asks `landed` (which
-        locks the conversation, so that a commit still under way is waited for); its answer, if any, is the outcome.
+        After a commit whose answer was lost nobody knows whether it landed, so each further try first asks `landed`
+        (which locks the conversation, so that a commit still under way is waited for); its answer, if any, is the
+        outcome. While no commit was tried, `patience` seconds bound the tries: then DatabaseError, and nothing landed.
         Raises OutcomeUnknownError when `give_up` says so, and whatever `work` raises for reasons of its own.
         """
-        pause = _FIRST_PAUSE
-        again = False
+        loop = asyncio.get_running_loop()
+        began, pause, unknown = loop.time(), _FIRST_PAUSE, False
         while True:
+            worked = False
             try:
                 async with self.transaction() as connection:
-                    known = await landed(connection) if again else None
-                    return known if known is not None else await work(connection)
+                    known = await landed(connection) if unknown else None
+                    if known is None:
+                        known = await work(connection)
+                        worked = True
             except Exception as error:
                 if not is_lost(error):
                     raise
+                unknown = unknown or worked
                 if give_up():
                     raise OutcomeUnknownError from error
-            again = True
+                if patience is not None and not unknown and loop.time() - began >= patience:
+                    raise
+            else:
+                return known
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def insist(self, work: Callable[[Connection], Awaitable[None]], *, give_up: Callable[[], bool]) -> None:
+        """Run a transaction until it has landed; doing it twice must be the same as once."""
+
+        async def never(_: Connection) -> bool | None:
+            return None
+
+        async def done(connection: Connection) -> bool:
+            await work(connection)
+            return True
+
+        await self.land(done, never, give_up=give_up)
 
     async def ping(self) -> bool:
         """Tell whether the database answers."""
@@ -145,8 +217,17 @@ class Database:
     async def close(self) -> None:
         """Close every connection."""
         await self._engine.dispose()
+        await self._reserved.dispose()
 
     @property
     def checked_out(self) -> int:
         """How many connections are in use."""
-        return int(self._engine.pool.checkedout())  # type: ignore[attr-defined]
+        pools: list[Any] = [self._engine.pool, self._reserved.pool]
+        return sum(int(pool.checkedout()) for pool in pools)
+
+
+def _refuse_closed(_: Any, record: Any, __: Any) -> None:
+    """Let the pool replace a connection that its server has closed: after a restart nobody meets a dead one."""
+    driver = getattr(record.dbapi_connection, "driver_connection", None)
+    if driver is not None and driver.is_closed():
+        raise DisconnectionError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import ColumnElement, case, func, insert, select, update
 
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
@@ -15,7 +15,11 @@ from app.store.tables import conversations, streams
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream as it is stored, with its owner. `ends` tells of each ended operation its fence and last number."""
+    """A stream as it is stored, with its owner.
+
+    `fences` are all that the stream has had; `ends` tells of each operation that ended its fence and last number.
+    `expired` tells that the events are past their retention.
+    """
 
     conversation: UUID
     stream_id: str
@@ -24,20 +28,17 @@ class StreamRecord:
     status: StreamStatus
     close_reason: str | None
     fence: int
+    fences: frozenset[int]
     ends: tuple[Mapping[str, Any], ...]
     pause_id: str | None
     usage: Mapping[str, Any] | None
     final_response: Mapping[str, Any] | None
     error: Mapping[str, Any] | None
     continued_on: str | None
+    expired: bool
     organization_id: str
     user_id: str
     conversation_id: str
-
-    @property
-    def fences(self) -> frozenset[int]:
-        """Every fence that the stream has had."""
-        return frozenset({self.fence, *(end["fence"] for end in self.ends)})
 
     @property
     def last_end(self) -> Cursor | None:
@@ -63,12 +64,14 @@ async def find_stream(connection: Connection, conversation: UUID, stream_id: str
             row.status,
             row.close_reason,
             row.fence,
+            row.fences,
             row.ends,
             row.pause_id,
             row.usage,
             row.final_response,
             row.error,
             row.continued_on,
+            row.expired,
             owner.organization_id,
             owner.user_id,
             owner.conversation_id,
@@ -82,6 +85,7 @@ async def find_stream(connection: Connection, conversation: UUID, stream_id: str
     values = found._asdict()
     values["status"] = StreamStatus(values["status"])
     values["ends"] = tuple(values["ends"])
+    values["fences"] = frozenset(values["fences"])
     return StreamRecord(**values)
 
 
@@ -96,6 +100,7 @@ async def open_stream(
         "persona_id": persona_id,
         "status": StreamStatus.RUNNING.value,
         "fence": fence,
+        "fences": [fence],
     }
     await connection.execute(insert(streams).values(**values))
 
@@ -105,8 +110,14 @@ async def run_again(connection: Connection, conversation: UUID, stream_id: str, 
     await connection.execute(
         update(streams)
         .where(streams.c.conversation == conversation, streams.c.stream_id == stream_id)
-        .values(status=StreamStatus.RUNNING.value, fence=fence, pause_id=None)
+        .values(status=StreamStatus.RUNNING.value, fence=fence, fences=_with(fence), pause_id=None)
     )
+
+
+def _with(fence: int) -> ColumnElement[Any]:
+    """Give the stream's fences with this one: a stream that was taken over has several of one operation."""
+    known = streams.c.fences
+    return case((known.contains([fence]), known), else_=func.array_append(known, fence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +143,7 @@ async def end_operation(connection: Connection, conversation: UUID, stream_id: s
     changes: dict[str, Any] = {
         "status": end.status.value,
         "fence": end.fence,
+        "fences": _with(end.fence),
         "pause_id": end.pause_id,
         "ends": [*ends, {"fence": end.fence, "last": end.last, "status": end.status.value}],
     }

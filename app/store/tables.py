@@ -7,6 +7,7 @@ without a change to the code.
 from typing import Final
 
 from sqlalchemy import (
+    ARRAY,
     JSON,
     BigInteger,
     Boolean,
@@ -103,6 +104,7 @@ inbound_messages: Final = Table(
     Column("touched", Boolean, nullable=False, server_default=text("false")),
     Column("pause_id", Text),
     Column("payload", JSON, nullable=False),
+    Column("journal", ARRAY(JSON), nullable=False, server_default=text("'{}'")),
     Column("idempotency_key", Text),
     Column("request_hash", Text),
     Column("place", BigInteger),
@@ -171,6 +173,7 @@ streams: Final = Table(
     Column("status", Text, nullable=False),
     Column("close_reason", Text),
     Column("fence", BigInteger, nullable=False),
+    Column("fences", ARRAY(BigInteger), nullable=False),
     Column("ends", JSON, nullable=False, server_default=text("'[]'")),
     Column("pause_id", Text),
     Column("usage", JSON(none_as_null=True)),
@@ -180,6 +183,8 @@ streams: Final = Table(
     Column("ephemeral", Boolean, nullable=False, server_default=text("false")),
     _time("created_at", default=True, nullable=False),
     _time("ended_at"),
+    Column("expired", Boolean, nullable=False, server_default=text("false")),
+    Index("ix_streams_unexpired", "ended_at", postgresql_where=text("ended_at IS NOT NULL AND NOT expired")),
 )
 
 stream_events: Final = Table(

@@ -71,6 +71,7 @@ def upgrade() -> None:
         sa.Column("touched", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("pause_id", sa.Text(), nullable=True),
         sa.Column("payload", sa.JSON(), nullable=False),
+        sa.Column("journal", sa.ARRAY(sa.JSON()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("idempotency_key", sa.Text(), nullable=True),
         sa.Column("request_hash", sa.Text(), nullable=True),
         sa.Column("place", sa.BigInteger(), nullable=True),
@@ -198,6 +199,7 @@ def upgrade() -> None:
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("close_reason", sa.Text(), nullable=True),
         sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.Column("fences", sa.ARRAY(sa.BigInteger()), nullable=False),
         sa.Column("ends", sa.JSON(), server_default=sa.text("'[]'"), nullable=False),
         sa.Column("pause_id", sa.Text(), nullable=True),
         sa.Column("usage", sa.JSON(none_as_null=True), nullable=True),
@@ -207,6 +209,7 @@ def upgrade() -> None:
         sa.Column("ephemeral", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("expired", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.ForeignKeyConstraint(
             ["conversation"],
             ["conversations.id"],
@@ -215,10 +218,20 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("conversation", "stream_id", name=op.f("pk_streams")),
     )
+    op.create_index(
+        "ix_streams_unexpired",
+        "streams",
+        ["ended_at"],
+        unique=False,
+        postgresql_where=sa.text("ended_at IS NOT NULL AND NOT expired"),
+    )
 
 
 def downgrade() -> None:
     """Take the change back."""
+    op.drop_index(
+        "ix_streams_unexpired", table_name="streams", postgresql_where=sa.text("ended_at IS NOT NULL AND NOT expired")
+    )
     op.drop_table("streams")
     op.drop_table("stream_events")
     op.drop_index(
