@@ -1,0 +1,210 @@
+"""Reads the events of one OpenAI Responses response."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from app.domain.ids import fresh
+from app.domain.messages import ToolCall
+from app.domain.usage import Usage
+from app.providers.base import (
+    CallsReady,
+    Finish,
+    FinishReason,
+    ProviderEvent,
+    ReasoningPiece,
+    TextPiece,
+    UsageReport,
+)
+from app.providers.dialects.responses.body import ITEM
+from app.providers.errors import failure, in_band
+from app.providers.wire import TextJoiner, count, dumps_text, loads, parse_arguments, part
+
+_INCOMPLETE: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    ended: bool = False
+
+
+def _fresh_call_id() -> str:
+    return fresh("call")
+
+
+class ResponsesDecoder:
+    """See `app.providers.dialect.Decoder`. The answer is whole with `response.completed` or `response.incomplete`."""
+
+    def __init__(
+        self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = _fresh_call_id
+    ) -> None:
+        self.finished = False
+        self.done = False
+        self.usage: Usage | None = None
+        self._provider = provider
+        self._secrets = secrets
+        self._new_id = new_id
+        self._calls: dict[int, _Call] = {}
+        self._text = TextJoiner()
+        self._reasoning = TextJoiner()
+        self._told: set[int] = set()
+        self._refused = False
+        self._reason: FinishReason = "stop"
+        self._raw: str | None = None
+        self._model: str | None = None
+        self._handlers: dict[str, Callable[[Mapping[str, Any], list[ProviderEvent]], None]] = {
+            "response.output_text.delta": self._text_delta,
+            "response.refusal.delta": self._refusal_delta,
+            "response.reasoning_summary_text.delta": self._reasoning_delta,
+            "response.reasoning_text.delta": self._reasoning_delta,
+            "response.reasoning_summary_part.added": self._summary_part,
+            "response.function_call_arguments.delta": self._arguments_delta,
+            "response.output_item.added": self._item_added,
+            "response.output_item.done": self._item_done,
+            "response.completed": self._completed,
+            "response.incomplete": self._completed,
+            "response.failed": self._failed,
+        }
+
+    def feed(self, event: str, data: bytes) -> list[ProviderEvent]:
+        """See `Decoder.feed`."""
+        events: list[ProviderEvent] = []
+        if self.done or data.strip() == b"[DONE]":
+            return events
+        try:
+            document = loads(data)
+        except ValueError:
+            document = data.decode("utf-8", "replace") if event == "error" else None
+        kind = document.get("type") if isinstance(document, Mapping) else None
+        handler = self._handlers.get(str(kind))
+        if handler is not None and isinstance(document, Mapping):
+            handler(document, events)
+            return events
+        error = in_band(self._provider, document, self._secrets, named_error=event == "error")
+        if error is not None:
+            raise error
+        if not isinstance(document, Mapping):
+            message = f"The model provider {self._provider} sent an event that is not one JSON object."
+            raise failure("protocol", self._provider, message, retryable=True)
+        return events
+
+    def end(self) -> list[ProviderEvent]:
+        """See `Decoder.end`."""
+        if not self.finished:
+            raise failure("truncated", self._provider, f"The answer of {self._provider} broke off before its end.")
+        reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else self._reason
+        return [Finish(reason, self._raw, self._model)]
+
+    def _text_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        self._told.add(count(document.get("output_index")))
+        self._say(document.get("delta"), events)
+
+    def _refusal_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        self._refused = True
+        self._text_delta(document, events)
+
+    def _reasoning_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        text = document.get("delta")
+        if isinstance(text, str) and text and (ready := self._reasoning.push(text)):
+            events.append(ReasoningPiece(ready))
+
+    def _summary_part(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        if count(document.get("summary_index")):
+            events.append(ReasoningPiece("\n\n"))
+
+    def _arguments_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        del events
+        call = self._calls.setdefault(count(document.get("output_index")), _Call())
+        call.arguments += str(document.get("delta") or "")
+
+    def _item_added(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        del events
+        item = part(document, "item")
+        if item.get("type") == "function_call":
+            call = self._calls.setdefault(count(document.get("output_index")), _Call())
+            call.id = str(item.get("call_id") or item.get("id") or "")
+            call.name = str(item.get("name") or "")
+
+    def _item_done(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        self._item(count(document.get("output_index")), part(document, "item"), events)
+
+    def _item(self, place: int, item: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        """Take a whole item; its text only when no delta told it."""
+        match item.get("type"):
+            case "function_call":
+                told = item.get("arguments")
+                arguments = told if isinstance(told, str) else dumps_text(told or {})
+                name, call_id = str(item.get("name") or ""), str(item.get("call_id") or item.get("id") or "")
+                self._calls[place] = _Call(call_id, name, arguments, ended=item.get("status") != "incomplete")
+            case "reasoning":
+                if item.get("encrypted_content"):
+                    kept = {name: value for name, value in item.items() if value is not None and name != "status"}
+                    events.append(ReasoningPiece(self._reasoning.flush(), ITEM + dumps_text(kept)))
+            case "message":
+                content = item.get("content")
+                for entry in content if isinstance(content, list) and place not in self._told else ():
+                    if isinstance(entry, Mapping):
+                        self._refused = self._refused or "refusal" in entry
+                        self._say(entry.get("text") or entry.get("refusal"), events)
+            case _:
+                return  # items of the provider's own tools are no one else's business
+        self._told.add(place)
+
+    def _completed(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        response = part(document, "response")
+        if model := response.get("model"):
+            self._model = str(model)
+        output = response.get("output")
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            if place not in self._told and isinstance(item, Mapping):
+                self._item(place, item, events)
+        self._raw = str(response.get("status") or document.get("type")).removeprefix("response.")
+        if self._raw == "incomplete":
+            self._raw = str(part(response, "incomplete_details").get("reason") or "incomplete")
+            self._reason = _INCOMPLETE.get(self._raw, "other")
+        if left := self._text.flush():
+            events.append(TextPiece(left))
+        self._give_calls(events)
+        self._count(response)
+        if self.usage is not None:
+            events.append(UsageReport(self.usage))
+        self.finished = self.done = True
+
+    def _failed(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        del events
+        response = part(document, "response")
+        self._count(response)
+        told = in_band(self._provider, {"error": response.get("error") or {}}, self._secrets)
+        raise told or failure("server", self._provider, f"The model provider {self._provider} failed.")
+
+    def _count(self, response: Mapping[str, Any]) -> None:
+        told = part(response, "usage")
+        if told:
+            self.usage = Usage(
+                prompt_tokens=count(told.get("input_tokens")),
+                completion_tokens=count(told.get("output_tokens")),
+                cached_tokens=count(part(told, "input_tokens_details").get("cached_tokens")),
+                reasoning_tokens=count(part(told, "output_tokens_details").get("reasoning_tokens")),
+            )
+
+    def _say(self, text: Any, events: list[ProviderEvent]) -> None:
+        if isinstance(text, str) and text and (ready := self._text.push(text)):
+            events.append(TextPiece(ready))
+
+    def _give_calls(self, events: list[ProviderEvent]) -> None:
+        used: set[str] = set()
+        calls = tuple(self._call(self._calls[place], used) for place in sorted(self._calls))
+        if calls:
+            events.append(CallsReady(calls))
+
+    def _call(self, call: _Call, used: set[str]) -> ToolCall:
+        call_id = call.id if call.id and call.id not in used else self._new_id()
+        used.add(call_id)
+        cut = not call.ended and self._reason == "length"
+        nothing: dict[str, Any] | None = None if cut else {}
+        arguments = parse_arguments(call.arguments) if call.arguments.strip() else nothing
+        invalid = call.arguments if arguments is None else None
+        return ToolCall(call_id, call.name, arguments or {}, invalid=invalid)
