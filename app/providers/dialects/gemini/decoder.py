@@ -1,0 +1,179 @@
+"""Reads the events of one Gemini response. No event says that it is the last one: the body's end does."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from app.domain.ids import fresh
+from app.domain.messages import ToolCall
+from app.domain.usage import Usage
+from app.providers.base import (
+    CallsReady,
+    Finish,
+    FinishReason,
+    ProviderEvent,
+    ReasoningPiece,
+    TextPiece,
+    UsageReport,
+)
+from app.providers.dialects.gemini.body import EXTRA
+from app.providers.errors import failure, in_band, shown
+from app.providers.wire import TextJoiner, count, loads, parse_arguments, part
+
+_REASONS: Final[dict[str, FinishReason]] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "LANGUAGE": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+}
+_FAILED: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"})
+_COUNTS: Final = (
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "cachedContentTokenCount",
+)
+
+
+def _fresh_call_id() -> str:
+    return fresh("call")
+
+
+class GeminiDecoder:
+    """See `app.providers.dialect.Decoder`. The answer is whole with a finish reason."""
+
+    def __init__(
+        self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = _fresh_call_id
+    ) -> None:
+        self.finished = False
+        self.done = False
+        self.usage: Usage | None = None
+        self._provider = provider
+        self._secrets = secrets
+        self._new_id = new_id
+        self._counts: dict[str, int] = {}
+        self._calls: list[ToolCall] = []
+        self._given = 0
+        self._text = TextJoiner()
+        self._reasoning = TextJoiner()
+        self._output = False
+        self._raw: str | None = None
+        self._model: str | None = None
+
+    def feed(self, event: str, data: bytes) -> list[ProviderEvent]:
+        """See `Decoder.feed`."""
+        events: list[ProviderEvent] = []
+        if data.strip() == b"[DONE]":
+            return events
+        document = self._document(event, data)
+        candidates = document.get("candidates")
+        if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
+            self._candidate(candidates[0], events)
+        self._check_prompt(document)
+        if model := document.get("modelVersion"):
+            self._model = str(model)
+        self._count(part(document, "usageMetadata"), events)
+        return events
+
+    def end(self) -> list[ProviderEvent]:
+        """See `Decoder.end`."""
+        if not self.finished:
+            raise failure("truncated", self._provider, f"The answer of {self._provider} broke off before its end.")
+        events: list[ProviderEvent] = []
+        self._give_calls(events)
+        reason: FinishReason = "tool_calls" if self._calls else _REASONS.get(self._raw or "", "other")
+        if reason == "stop" and not self._output:
+            reason = "other"  # an empty answer is known to come by mistake; whoever asked decides
+        events.append(Finish(reason, self._raw, self._model))
+        return events
+
+    def _document(self, event: str, data: bytes) -> Mapping[str, Any]:
+        try:
+            document = loads(data)
+        except ValueError:
+            document = data.decode("utf-8", "replace") if event == "error" else None
+        error = in_band(self._provider, document, self._secrets, named_error=event == "error")
+        if error is not None:
+            raise error
+        if not isinstance(document, Mapping):
+            message = f"The model provider {self._provider} sent an event that is not one JSON object."
+            raise failure("protocol", self._provider, message, retryable=True)
+        return document
+
+    def _check_prompt(self, document: Mapping[str, Any]) -> None:
+        blocked = part(document, "promptFeedback").get("blockReason")
+        if blocked:
+            self._count(part(document, "usageMetadata"), [])
+            message = f"The model provider {self._provider} refused the content ({shown(str(blocked))})."
+            raise failure("content_filter", self._provider, message)
+
+    def _candidate(self, candidate: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        parts = part(candidate, "content").get("parts")
+        for piece in parts if isinstance(parts, list) else ():
+            if isinstance(piece, Mapping):
+                self._part(piece, events)
+        raw = candidate.get("finishReason")
+        if raw in _FAILED:
+            message = f"The model provider {self._provider} gave up while it answered ({raw})."
+            raise failure("server", self._provider, message)
+        if raw:
+            self._raw = str(raw)
+            self.finished = True
+            if left := self._text.flush():
+                events.append(TextPiece(left))
+            self._give_calls(events)
+
+    def _part(self, piece: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        text = piece.get("text")
+        signature = piece.get("thoughtSignature")
+        if isinstance(piece.get("functionCall"), Mapping):
+            self._call(piece["functionCall"], signature)
+        elif piece.get("thought"):
+            thought = self._reasoning.push(text) if isinstance(text, str) else ""
+            if thought or signature:
+                events.append(ReasoningPiece(thought, str(signature) if signature else None))
+        elif isinstance(text, str) and text and (ready := self._text.push(text)):
+            self._output = True
+            events.append(TextPiece(ready))
+
+    def _call(self, function: Mapping[str, Any], signature: Any) -> None:
+        told = function.get("args")
+        arguments = parse_arguments(told) if isinstance(told, str) else told
+        invalid = None
+        if told is None:
+            arguments = {}
+        elif not isinstance(arguments, Mapping):
+            invalid, arguments = str(told), {}
+        own = {"id": function.get("id"), "signature": signature}
+        extra = {name: value for name, value in own.items() if value}
+        used = {call.id for call in self._calls}
+        given = str(function.get("id") or "")
+        self._calls.append(
+            ToolCall(
+                id=given if given and given not in used else self._new_id(),
+                name=str(function.get("name") or ""),
+                arguments=dict(arguments or {}),
+                invalid=invalid,
+                extra={EXTRA: extra} if extra else None,
+            )
+        )
+
+    def _give_calls(self, events: list[ProviderEvent]) -> None:
+        if fresh_calls := self._calls[self._given :]:
+            self._given = len(self._calls)
+            events.append(CallsReady(tuple(fresh_calls)))
+
+    def _count(self, told: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        """Merge counts field by field; thoughts are beside the candidates there, and part of the completion here."""
+        if not told:
+            return
+        for name in _COUNTS:
+            self._counts[name] = max(self._counts.get(name, 0), count(told.get(name)))
+        prompt, tools, candidates, thoughts, cached = (self._counts[name] for name in _COUNTS)
+        self.usage = Usage(prompt + tools, candidates + thoughts, cached, thoughts)
+        events.append(UsageReport(self.usage))
