@@ -88,6 +88,24 @@ messages: Final = Table(
     Column("not_sent", Boolean, nullable=False, server_default=text("false")),
     Column("metadata", JSON(none_as_null=True)),
     _time("created_at", default=True, nullable=False),
+    Index("ix_messages_summaries", "conversation", "position", postgresql_where=text("role = 'summary'")),
+)
+
+rolling_summaries: Final = Table(
+    "rolling_summaries",
+    metadata,
+    _conversation(),
+    Column("version", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("memory", JSON(none_as_null=True)),
+    Column("covers", JSON, nullable=False),
+    Column("message_count", Integer, nullable=False),
+    Column("head", Integer),
+    Column("at_limit", Boolean, nullable=False, server_default=text("false")),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("failed", JSON(none_as_null=True)),
+    _time("made_at"),
+    _time("updated_at", default=True, nullable=False),
 )
 
 inbound_messages: Final = Table(

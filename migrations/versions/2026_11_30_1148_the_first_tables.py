@@ -123,6 +123,13 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("conversation", "position", name=op.f("pk_messages")),
     )
+    op.create_index(
+        "ix_messages_summaries",
+        "messages",
+        ["conversation", "position"],
+        unique=False,
+        postgresql_where=sa.text("role = 'summary'"),
+    )
     op.create_table(
         "pending_external_tool_requests",
         sa.Column("conversation", sa.Uuid(), nullable=False),
@@ -173,6 +180,28 @@ def upgrade() -> None:
         ["conversation"],
         unique=True,
         postgresql_where=sa.text("state = 'held'"),
+    )
+    op.create_table(
+        "rolling_summaries",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("memory", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("covers", sa.JSON(), nullable=False),
+        sa.Column("message_count", sa.Integer(), nullable=False),
+        sa.Column("head", sa.Integer(), nullable=True),
+        sa.Column("at_limit", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("failures", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("failed", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_rolling_summaries_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", name=op.f("pk_rolling_summaries")),
     )
     op.create_table(
         "stream_events",
@@ -234,6 +263,7 @@ def downgrade() -> None:
     )
     op.drop_table("streams")
     op.drop_table("stream_events")
+    op.drop_table("rolling_summaries")
     op.drop_index(
         "uq_pending_external_tool_requests_held",
         table_name="pending_external_tool_requests",
@@ -250,6 +280,7 @@ def downgrade() -> None:
         postgresql_where=sa.text("state = 'held' AND expires_at IS NOT NULL"),
     )
     op.drop_table("pending_external_tool_requests")
+    op.drop_index("ix_messages_summaries", table_name="messages", postgresql_where=sa.text("role = 'summary'"))
     op.drop_table("messages")
     op.drop_index(
         "uq_inbound_messages_key",
