@@ -116,6 +116,9 @@ class Settings(BaseSettings):
         default=2, ge=0, description="How many of a conversation's first messages are always sent."
     )
     max_tool_call_iterations: int = Field(default=5, ge=1, le=100, description="Tool rounds of one turn.")
+    max_waiting_turns: int = Field(
+        default=10, ge=1, le=1000, description="How many turns may wait for one conversation (on_busy: wait)."
+    )
     turn_timeout_seconds: Seconds = Field(default=600, description="Longest time for one operation.")
     tool_timeout_seconds: Seconds = Field(default=30, description="Longest time for one call of a runtime tool.")
     enable_conversational_persistence: bool = Field(
@@ -230,8 +233,9 @@ def _unknown(variables: Mapping[str, str | None], where: str) -> Iterator[str]:
     for name in sorted(variables):
         if not name.upper().startswith(PREFIX) or name.upper() in known:
             continue
-        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else "take it out, or see .env.example for those there are."
+        rest = {other.removeprefix(PREFIX) for other in known if other.startswith(PREFIX)}
+        near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), rest, n=1)
+        hint = f"did you mean {PREFIX}{near[0]}?" if near else "take it out, or see .env.example for those there are."
         yield f"{name} in {where} is not a setting: {hint}"
 
 

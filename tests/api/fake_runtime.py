@@ -1,10 +1,9 @@
 """A runtime that says what a test tells it to say, and remembers what it was asked."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from app.domain.errors import AppError, NotFoundError, PersonaNotFoundError
+from app.domain.errors import NotFoundError, PersonaNotFoundError
 from app.domain.messages import Message
 from app.domain.turn import Caller, Pause, ResultsInput, StreamStatus, TurnInput
 from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
@@ -50,20 +49,12 @@ class FakeRuntime:
         self.nothing_follows = False
         self.pause: Pause | None = PAUSE
         self.checks = {"database": True}
-        self.started = asyncio.Event()
-        self.stopped = False
 
     def _ask(self, caller: Caller, what: Any) -> None:
         self.callers.append(caller)
         self.asked.append(what)
         if self.refuses is not None:
             raise self.refuses
-
-    async def start(self) -> None:
-        self.started.set()
-
-    async def stop(self) -> None:
-        self.stopped = True
 
     async def readiness(self) -> dict[str, bool]:
         return self.checks
@@ -148,7 +139,3 @@ class FakeRuntime:
         if persona_id != PERSONA.persona_id:
             raise PersonaNotFoundError
         return PERSONA
-
-
-def refusal(kind: type[AppError], **details: Any) -> AppError:
-    return kind("told so", **details)

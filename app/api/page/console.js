@@ -11,6 +11,7 @@ const VALID = /^[A-Za-z0-9._:-]{1,128}$/;
 const service = new Service(identity);
 const transcript = new Transcript(byId("log"));
 let chat = "";
+let untitled = true;
 // Grows with every chat that is opened: what belongs to an older one stops.
 let epoch = 0;
 
@@ -37,6 +38,7 @@ async function openChat(id) {
     const mine = epoch;
     const conversation = await known(`/v1/conversations/${id}`);
     if (mine !== epoch) return;
+    untitled = !conversation?.title;
     if (conversation === null) transcript.hint("Nothing has been said here yet.");
     else await showStored(conversation);
   });
@@ -104,11 +106,18 @@ async function send() {
   transcript.withoutForms();
   transcript.user(text);
   byId("input").value = "";
+  const path = `/v1/conversations/${chat}`;
   const mark = {};
-  await run(() => service.operate(`/v1/conversations/${chat}/turns`, body, mark), mark, () => {
-    if (!byId("input").value) byId("input").value = text;
+  await run(
+    () => service.operate(`${path}/turns`, body, mark),
+    mark,
+    () => byId("input").value || (byId("input").value = text),
+  );
+  await guarded(async () => {
+    if (mark.stream && untitled) await service.change(path, { title: text.trim().slice(0, 80) });
+    untitled = untitled && !mark.stream;
+    await listChats();
   });
-  await guarded(listChats);
 }
 
 async function showPause() {

@@ -44,6 +44,13 @@ export class Service {
     return response.status === 204 ? null : response.json();
   }
 
+  async change(path, body) {
+    const { user } = this.identity();
+    const headers = this.#headers({ "Content-Type": "application/json" });
+    const text = JSON.stringify(user ? { ...body, user_id: user } : body);
+    await this.#checked(await fetch(path, { method: "PATCH", headers, body: text }));
+  }
+
   async erase(path) {
     await this.#checked(await fetch(this.#address(path), { method: "DELETE", headers: this.#headers() }));
   }

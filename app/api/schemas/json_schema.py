@@ -69,7 +69,7 @@ def _check_enum(value: Any, place: str) -> None:
 
 
 def _check_count(value: Any, place: str) -> None:
-    if not _is_number(value) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         _refuse(place, "must be a whole number that is not negative")
 
 

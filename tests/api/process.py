@@ -1,0 +1,96 @@
+"""The service as a process of its own, as an operator starts it."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 40.0
+STOP_SECONDS = 20.0
+
+
+def environment(**values: str) -> dict[str, str]:
+    """Give the machine's environment without settings, and with those that are given."""
+    ours = ("FERMATA_", "DATABASE_URL", "OPENAI_", "ANTHROPIC_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "PYTHONPATH": str(ROOT), **values}
+
+
+@dataclass(slots=True)
+class Finished:
+    """How a command ended."""
+
+    code: int
+    output: str
+    errors: str
+
+
+async def command(*arguments: str, place: Path, **values: str) -> Finished:
+    """Run `python -m app …` in a folder of the test's own to its end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "app", *arguments,
+        cwd=place, env=environment(**values), stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(START_SECONDS):
+        output, errors = await process.communicate()
+    return Finished(process.returncode or 0, output.decode(), errors.decode())
+
+
+class Service:
+    """A process that serves; `said` is what it has printed so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process, address: str, said: list[str]) -> None:
+        self.process = process
+        self.address = address
+        self.said = said
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    async def ends(self) -> int:
+        """Wait for the process to end; gives its exit code."""
+        async with asyncio.timeout(STOP_SECONDS):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def service(place: Path, *, port: int = 0, **values: str) -> AsyncIterator[Service]:
+    """Serve while the context is open, on a free port unless one is named."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "app", "serve",
+        cwd=place, env=environment(FERMATA_PORT=str(port), **values), stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said: list[str] = []
+    async with asyncio.TaskGroup() as tasks:
+        found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        reading = tasks.create_task(_listen(process, said, found))
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                address = await found
+            yield Service(process, address, said)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+            await reading
+
+
+async def _listen(process: asyncio.subprocess.Process, said: list[str], found: asyncio.Future[str]) -> None:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        said.append(line.decode())
+        listening = re.search(r"Fermata listens on (http://\S+) ", said[-1])
+        if listening and not found.done():
+            found.set_result(listening[1])
+    if not found.done():
+        found.set_exception(AssertionError("The service ended before it listened:\n" + "".join(said)))
