@@ -12,9 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
+
+from app.domain.policy import Compaction, SummaryPolicy
 
 PREFIX: Final = "FERMATA_"
 ENV_FILE: Final = ".env"
@@ -33,6 +35,64 @@ class ApiKeySetting(BaseModel):
     scopes: frozenset[Literal["chat", "read"]] = Field(
         default=frozenset({"chat", "read"}), description="`chat` runs turns and changes conversations; `read` reads."
     )
+
+
+class CompactionSetting(BaseModel):
+    """How a rolling summary is made. In a profile, what is left out is as in the settings that hold for all modes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(default=False, description="Whether there is a rolling summary.")
+    model: str | None = Field(default=None, pattern="^[^:\\s]+:\\S+$", description="`provider:model` that writes it.")
+    cooldown_seconds: float = Field(default=60, ge=0, description="Least time between two passes.")
+    head_messages_to_keep: int = Field(default=2, ge=0, description="First messages that are never summarized.")
+    tail_messages_to_keep: int = Field(default=12, ge=0, description="Newest messages that are not summarized.")
+    min_messages_to_summarize: int = Field(default=12, ge=1, description="Fewer than this are not worth a pass.")
+    max_messages_to_summarize_per_pass: int = Field(default=48, ge=1, le=1000, description="A pass takes no more.")
+    max_output_tokens: int = Field(default=900, ge=1, description="Longest summary; at least 64 are asked for.")
+    temperature: float = Field(default=0.1, ge=0, le=2, description="How freely it is written.")
+    system_prompt: str | None = Field(default=None, min_length=1, description="Instead of the prompt that ships.")
+
+    def compaction(self) -> Compaction:
+        """Give what the runtime is told."""
+        return Compaction(
+            enabled=self.enabled,
+            model=self.model,
+            cooldown=self.cooldown_seconds,
+            head=self.head_messages_to_keep,
+            tail=self.tail_messages_to_keep,
+            least=self.min_messages_to_summarize,
+            most=self.max_messages_to_summarize_per_pass,
+            max_output_tokens=self.max_output_tokens,
+            temperature=self.temperature,
+            system_prompt=self.system_prompt,
+        )
+
+
+class RollingSummarySetting(CompactionSetting):
+    """The rolling summary: what holds for all modes, profiles, and which mode picks which profile."""
+
+    profiles: dict[str, CompactionSetting] = Field(default_factory=dict, description="Profiles by id.")
+    profiles_by_mode: dict[str, str] = Field(default_factory=dict, description="Profile id by mode of the turn.")
+    default_profile_id: str | None = Field(default=None, description="Profile of modes that name none.")
+    deadline_seconds: Seconds = Field(default=8, description="Longest time that a pass may hold up a turn.")
+    max_input_tokens: int = Field(default=24_000, ge=1000, description="What a pass reads at most.")
+
+    def policy(self) -> SummaryPolicy:
+        """Give what the runtime is told; a profile has its own values and, where it sets none, those for all modes."""
+        own = self.model_dump(include=set(CompactionSetting.model_fields))
+        merged = {
+            name: CompactionSetting(**{**own, **profile.model_dump(exclude_unset=True)})
+            for name, profile in self.profiles.items()
+        }
+        return SummaryPolicy(
+            base=self.compaction(),
+            profiles={name: profile.compaction() for name, profile in merged.items()},
+            by_mode={mode.strip().lower(): name for mode, name in self.profiles_by_mode.items()},
+            default_profile=self.default_profile_id,
+            deadline=self.deadline_seconds,
+            max_input_tokens=self.max_input_tokens,
+        )
 
 
 class Settings(BaseSettings):
@@ -110,10 +170,30 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=10 * 2**20, ge=1024, description="Largest request body.")
     max_result_bytes: int = Field(default=4 * 2**20, ge=1024, description="Largest output of one host tool, as JSON.")
     max_history_length_messages: int = Field(
-        default=100, ge=1, description="How many messages of a conversation are sent to a model."
+        default=100, ge=0, description="How many messages of a conversation are sent to a model; 0 sends all."
     )
     messages_to_keep_verbatim_head: int = Field(
         default=2, ge=0, description="How many of a conversation's first messages are always sent."
+    )
+    messages_to_keep_verbatim_tail: int = Field(
+        default=10, ge=1, description="How many of the newest messages a summary at the limit leaves out."
+    )
+    enable_automatic_summarization: bool = Field(
+        default=False, description="Past the limit, summarize the oldest messages instead of leaving them out."
+    )
+    summarization_chunk_size: int = Field(
+        default=20, ge=2, le=1000, description="How many messages a summary at the limit takes at least."
+    )
+    rolling_summary_compaction: RollingSummarySetting = Field(
+        default_factory=RollingSummarySetting,
+        description="The rolling summary: a JSON object of its settings, with profiles by mode. Off unless enabled.",
+    )
+    context_windows: dict[str, PositiveInt] = Field(
+        default_factory=dict,
+        description="Context windows in tokens by `provider:model` (JSON object), for models that are not known.",
+    )
+    default_context_window: int = Field(
+        default=128_000, ge=1024, description="Context window in tokens of a model that nothing is known of."
     )
     max_tool_call_iterations: int = Field(default=5, ge=1, le=100, description="Tool rounds of one turn.")
     max_waiting_turns: int = Field(

@@ -8,7 +8,16 @@ from typing import Any, Protocol
 
 from app.domain.messages import Message
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
-from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
+from app.domain.views import (
+    ConversationView,
+    Cursor,
+    MessageView,
+    Page,
+    PartialResults,
+    PersonaView,
+    Started,
+    StreamView,
+)
 
 
 class Runtime(Protocol):
@@ -22,16 +31,20 @@ class Runtime(Protocol):
         """Accept a turn."""
         ...
 
-    async def pass_results(self, results: ResultsInput) -> Started:
-        """Accept results on the stream of their pause."""
+    async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
+        """Accept results on the stream of their pause; partial ones may leave it waiting."""
         ...
 
-    async def resume(self, results: ResultsInput) -> Started:
+    async def resume(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results for a named pause, onto a new stream."""
         ...
 
-    async def open_operation(self, started: Started) -> AsyncIterator[bytes]:
-        """Give an operation's frames, from its first to its `end`; each item is one or more whole frames."""
+    async def cancel(self, caller: Caller, stream_id: str) -> str:
+        """End what runs on a stream, or the pause it holds: `cancelling`, `cancelled` or `already_ended`."""
+        ...
+
+    async def open_operation(self, started: Started, after: Cursor | None) -> AsyncIterator[bytes]:
+        """Give an operation's frames, from its first (or the cursor) to its `end`; items are whole frames."""
         ...
 
     async def open_events(

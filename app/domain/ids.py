@@ -24,6 +24,12 @@ def row_key(organization_id: str, conversation_id: str) -> UUID:
     return uuid5(_CONVERSATIONS, f"{organization_id}\x00{conversation_id}")
 
 
+def conversation_id_for(organization_id: str, user_id: str, idempotency_key: str) -> str:
+    """Name a new conversation after the request that begins it, so that the same request finds it again."""
+    identity = f"{organization_id}\x00{user_id}\x00{idempotency_key}"
+    return f"conv_{blake2b(identity.encode(), digest_size=12).hexdigest()}"
+
+
 def stream_id_for(conversation: UUID) -> str:
     """Make a stream id that contains its conversation's row key, so that a call on a stream finds its shard."""
     return f"st_{conversation.hex}{secrets.token_hex(6)}"

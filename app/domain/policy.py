@@ -1,6 +1,58 @@
 """Settings that a turn is run by, as frozen values: filled once, passed down."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """How a rolling summary is made; a profile is one of these. Sizes are messages, `cooldown` is seconds.
+
+    `model` is `provider:model`, None the default one. `system_prompt` replaces the summarizer's own.
+    """
+
+    enabled: bool = False
+    model: str | None = None
+    cooldown: float = 60.0
+    head: int = 2
+    tail: int = 12
+    least: int = 12
+    most: int = 48
+    max_output_tokens: int = 900
+    temperature: float = 0.1
+    system_prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryPolicy:
+    """The rolling summary's settings: what holds for all modes, and profiles by mode.
+
+    `deadline` bounds a pass in seconds, `max_input_tokens` what it reads.
+    """
+
+    base: Compaction = Compaction()
+    profiles: Mapping[str, Compaction] = field(default_factory=dict)
+    by_mode: Mapping[str, str] = field(default_factory=dict)
+    default_profile: str | None = None
+    deadline: float = 8.0
+    max_input_tokens: int = 24_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPolicy:
+    """What of a conversation is told. `limit` 0 tells every message; `chunk` and `tail` are for summaries at the limit.
+
+    `context_windows` gives, by `provider:model`, windows in tokens that the built-in table lacks or has wrong.
+    """
+
+    limit: int = 100
+    head: int = 2
+    tail: int = 10
+    chunk: int = 20
+    summarize_at_limit: bool = False
+    summary: SummaryPolicy = SummaryPolicy()
+    context_windows: Mapping[str, int] = field(default_factory=dict)
+    default_window: int = 128_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,8 +62,7 @@ class TurnPolicy:
     default_model: str
     max_tool_iterations: int = 5
     turn_timeout: float = 600.0
-    history_limit: int = 100
-    history_head: int = 2
+    history: HistoryPolicy = HistoryPolicy()
     persistence: bool = True
     max_result_bytes: int = 4 << 20
     max_waiting_turns: int = 10

@@ -9,7 +9,6 @@ from uuid import UUID
 from app.domain.ids import row_key
 from app.domain.tools import ToolResult, ToolSpec
 
-
 OnBusy = Literal["reject", "wait", "interrupt", "rollback"]
 OnExpiry = Literal["close", "continue"]
 
@@ -116,6 +115,32 @@ class StreamStatus(StrEnum):
     def closed(self) -> bool:
         """Tell whether no operation will run on the stream any more."""
         return self not in {StreamStatus.RUNNING, StreamStatus.PAUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class PauseTerms:
+    """What holds for a turn's pauses: how long they are held, and what happens then.
+
+    A turn that came with provider keys is never gone on with by itself, since nobody keeps its keys.
+    """
+
+    ttl_seconds: float | None = None
+    on_expiry: OnExpiry = "close"
+    had_keys: bool = False
+
+    @property
+    def at_expiry(self) -> OnExpiry:
+        """What happens when a pause runs out."""
+        return "close" if self.had_keys else self.on_expiry
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored form."""
+        return {"ttl_seconds": self.ttl_seconds, "on_expiry": self.on_expiry, "had_keys": self.had_keys}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "PauseTerms":
+        """Read the stored form."""
+        return cls(stored.get("ttl_seconds"), stored.get("on_expiry", "close"), bool(stored.get("had_keys")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,17 +60,20 @@ def driver_url(url: str) -> str:
 
 def is_lost(error: BaseException) -> bool:
     """Tell whether the error leaves the outcome unknown or asks for another try, rather than naming a fault of ours."""
-    if isinstance(error, (*_LOST, DatabaseError)):
-        return True
+    cause = error
     if isinstance(error, DBAPIError):
-        state = str(getattr(error.orig, "sqlstate", None) or "")
-        return error.connection_invalidated or state.startswith(_LOST_STATES) or _is_driver_loss(error)
-    return False
-
-
-def _is_driver_loss(error: DBAPIError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    return isinstance(error, InterfaceError | OperationalError) and state is None
+        if error.connection_invalidated:
+            return True
+        cause = getattr(error.orig, "__cause__", None) or error
+    if isinstance(cause, ValueError):
+        # The driver has no separate class for a value that it can't send.
+        return False
+    if isinstance(cause, (*_LOST, DatabaseError)):
+        return True
+    state = str(getattr(cause, "sqlstate", None) or "")
+    if isinstance(error, InterfaceError | OperationalError) and not state:
+        return True
+    return state.startswith(_LOST_STATES)
 
 
 class OutcomeUnknownError(Exception):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, update
 
 from app.domain.messages import NEVER_SENT, Message
 from app.store.database import Connection
@@ -46,6 +46,13 @@ async def append(connection: Connection, conversation: UUID, new: Sequence[NewMe
         for offset, entry in enumerate(new, start=1)
     ]
     await connection.execute(insert(messages), rows)
+
+
+async def leave_out(connection: Connection, conversation: UUID, turn_id: str) -> None:
+    """Leave a turn's messages out of what is sent from now on; they stay readable."""
+    await connection.execute(
+        update(messages).where(_row.conversation == conversation, _row.turn_id == turn_id).values(not_sent=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, func, insert, select, tuple_, update
+from sqlalchemy import Row, Select, func, insert, literal, select, tuple_, update
 
 from app.domain.messages import ToolCall
 from app.domain.pause import PauseEvent, PauseState, advance
 from app.domain.tools import ToolResult
-from app.domain.turn import Caller, Pause
+from app.domain.turn import Caller, OnExpiry, Pause
 from app.store.database import Connection
 from app.store.tables import pauses
 
@@ -20,7 +20,10 @@ _row = pauses.c
 
 @dataclass(frozen=True, slots=True)
 class PauseRecord:
-    """A pause as it is stored. `results` are the partial results that came so far."""
+    """A pause as it is stored. `results` are the partial results that came so far.
+
+    A new pause names its `ttl_seconds`; its end is counted from when it is stored, in database time.
+    """
 
     conversation: UUID
     pause_id: str
@@ -39,7 +42,9 @@ class PauseRecord:
     rationale: str | None
     snapshot: Mapping[str, Any] | None
     requested_at: datetime
-    expires_at: datetime | None
+    expires_at: datetime | None = None
+    on_expiry: OnExpiry = "close"
+    ttl_seconds: float | None = None
 
     def public(self) -> Pause:
         """Give the form that a host reads."""
@@ -83,6 +88,7 @@ _COLUMNS = (
     _row.snapshot,
     _row.requested_at,
     _row.expires_at,
+    _row.on_expiry,
 )
 
 
@@ -122,6 +128,9 @@ async def hold(connection: Connection, pause: PauseRecord) -> None:
     values["tool_calls"] = [call.to_json() for call in pause.calls]
     values["results"] = [result.to_json() for result in pause.results]
     values["snapshot"] = dict(pause.snapshot) if pause.snapshot else None
+    values["requested_at"] = func.now()
+    if pause.ttl_seconds is not None:
+        values["expires_at"] = func.now() + literal(timedelta(seconds=pause.ttl_seconds))
     await connection.execute(insert(pauses).values(**values))
 
 
@@ -153,6 +162,26 @@ async def move(
         .returning(_row.pause_id)
     )
     return await connection.scalar(statement) is not None
+
+
+async def keep_partial(connection: Connection, pause: PauseRecord, results: Sequence[ToolResult]) -> None:
+    """Store partial results with a held pause, which the caller has locked."""
+    await connection.execute(
+        update(pauses)
+        .where(_row.conversation == pause.conversation, _row.pause_id == pause.pause_id)
+        .values(results=[result.to_json() for result in results])
+    )
+
+
+async def expired(connection: Connection, limit: int) -> list[tuple[UUID, str]]:
+    """Give (conversation, pause) of held pauses whose time is over, the oldest first."""
+    query = (
+        select(_row.conversation, _row.pause_id)
+        .where(_row.state == PauseState.HELD.value, _row.expires_at < func.now())
+        .order_by(_row.expires_at)
+        .limit(limit)
+    )
+    return [(row.conversation, row.pause_id) for row in await connection.execute(query)]
 
 
 async def waiting(

@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.api.body import DoorRoute
-from app.api.deps import DoorDep, Reading, RuntimeDep, StreamPath
+from app.api.deps import Chatting, DoorDep, Reading, RuntimeDep, StreamPath
 from app.api.documents import EVENT_STREAM_CONTENT, refusals
 from app.api.negotiation import require_events
-from app.api.schemas.streams import StreamOut
+from app.api.schemas.streams import CancelBody, CancelOut, StreamOut
 from app.api.sse import FrameResponse
 from app.domain.errors import GoneError, NotAcceptableError, NotFoundError
 from app.domain.views import Cursor
@@ -21,6 +21,16 @@ router = APIRouter(route_class=DoorRoute, tags=["streams"])
 async def read_stream(stream_id: StreamPath, runtime: RuntimeDep, caller: Reading) -> object:
     """Give a stream's state: what it answered, what it waits for, or why it failed."""
     return await runtime.stream_state(caller, stream_id)
+
+
+@router.post("/v1/streams/{stream_id}/cancel", response_model=CancelOut, responses=refusals(NotFoundError))
+async def cancel_stream(
+    *, stream_id: StreamPath, runtime: RuntimeDep, asker: Chatting, body: CancelBody | None = None
+) -> dict[str, str]:
+    """End what runs on the stream, keeping what it has said, or end the pause that it holds."""
+    given = body or CancelBody()
+    caller = asker.caller(given.user_id, given.organization_id)
+    return {"status": await runtime.cancel(caller, stream_id)}
 
 
 @router.get(

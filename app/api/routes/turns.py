@@ -3,16 +3,25 @@
 from fastapi import APIRouter, Request, Response
 
 from app.api.body import DoorRoute
-from app.api.deps import Chatting, ConversationPath, DoorDep, RuntimeDep
+from app.api.deps import Chatting, ConversationPath, DoorDep, KeyHeader, LastEvent, RuntimeDep
 from app.api.documents import operation_responses
 from app.api.negotiation import form_of
 from app.api.operations import answer
 from app.api.schemas.turns import TurnBody
-from app.domain.errors import ConversationBusyError, NotFoundError, PauseHeldError, PersonaNotFoundError
-from app.domain.ids import fresh
+from app.domain.errors import (
+    ConversationBusyError,
+    KeyReusedError,
+    NotFoundError,
+    PauseHeldError,
+    PersonaNotFoundError,
+    RateLimitedError,
+)
+from app.domain.ids import conversation_id_for, fresh
 
 router = APIRouter(route_class=DoorRoute, tags=["turns"])
-_RESPONSES = operation_responses(NotFoundError, PersonaNotFoundError, ConversationBusyError, PauseHeldError)
+_RESPONSES = operation_responses(
+    NotFoundError, PersonaNotFoundError, ConversationBusyError, PauseHeldError, KeyReusedError, RateLimitedError
+)
 
 
 @router.post("/v1/conversations/{conversation_id}/turns", responses=_RESPONSES, response_model=None)
@@ -24,20 +33,33 @@ async def run_turn(
     runtime: RuntimeDep,
     door: DoorDep,
     asker: Chatting,
+    key: KeyHeader,
+    last: LastEvent,
 ) -> Response:
     """Run a turn. A conversation that does not exist is made; its owner is whoever makes it."""
     form = form_of(request.headers)
     caller = asker.caller(body.user_id, body.organization_id)
-    started = await runtime.start_turn(body.to_domain(caller, conversation_id))
-    return await answer(form, runtime, caller, started, grace=door.policy.drain_grace_seconds)
+    started = await runtime.start_turn(body.to_domain(caller, conversation_id, key))
+    return await answer(form, runtime, caller, started, after=last, grace=door.policy.drain_grace_seconds)
 
 
 @router.post("/v1/turns", responses=_RESPONSES, response_model=None)
 async def run_turn_in_new_conversation(
-    body: TurnBody, request: Request, runtime: RuntimeDep, door: DoorDep, asker: Chatting
+    *,
+    body: TurnBody,
+    request: Request,
+    runtime: RuntimeDep,
+    door: DoorDep,
+    asker: Chatting,
+    key: KeyHeader,
+    last: LastEvent,
 ) -> Response:
-    """Run a turn in a new conversation; `X-Conversation-Id` tells its name."""
+    """Run a turn in a new conversation; `X-Conversation-Id` tells its name.
+
+    With an idempotency key, the name follows from organization, user and key.
+    """
     form = form_of(request.headers)
     caller = asker.caller(body.user_id, body.organization_id)
-    started = await runtime.start_turn(body.to_domain(caller, fresh("conv")))
-    return await answer(form, runtime, caller, started, grace=door.policy.drain_grace_seconds)
+    name = fresh("conv") if key is None else conversation_id_for(caller.organization_id, caller.user_id, key)
+    started = await runtime.start_turn(body.to_domain(caller, name, key))
+    return await answer(form, runtime, caller, started, after=last, grace=door.policy.drain_grace_seconds)

@@ -1,11 +1,11 @@
 """A stream's state, and the pause it may hold."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.schemas.base import Output
+from app.api.schemas.base import Output, OwnedInput
 from app.domain.turn import StreamStatus
 
 
@@ -43,6 +43,16 @@ class UsageOut(Output):
     total_tokens: int
     cached_tokens: int
     reasoning_tokens: int
+
+
+class CancelBody(OwnedInput):
+    """For whom a stream is cancelled."""
+
+
+class CancelOut(Output):
+    """What became of a cancel: it was asked of what runs, it has ended the pause, or there was nothing to end."""
+
+    status: Literal["cancelling", "cancelled", "already_ended"]
 
 
 class StreamOut(Output):

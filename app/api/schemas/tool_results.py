@@ -4,10 +4,8 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from app.api.schemas.base import Input, Name, NotBlank, OwnedInput
+from app.api.schemas.base import Input, Name, NotBlank, Output, OwnedInput
 from app.api.schemas.turns import Keys, OptionsInput, refuse_twice
-from app.domain.errors import TooLargeError
-from app.domain.jsontext import dumps
 from app.domain.tools import EXTERNAL_ERROR_CODE, ToolResult
 from app.domain.turn import Caller, ResultsInput
 
@@ -54,6 +52,11 @@ class ToolResultsBody(OwnedInput):
     provider_api_keys: Keys = Field(
         default_factory=dict, description="Keys by provider for the continuation; never stored and never logged."
     )
+    partial: bool = Field(
+        default=False,
+        description="Whether more results will come: then the pause waits until every call has one. "
+        "Otherwise calls that are left out are answered as not run.",
+    )
 
     @field_validator("results")
     @classmethod
@@ -62,17 +65,14 @@ class ToolResultsBody(OwnedInput):
         return results
 
     def to_domain(
-        self, caller: Caller, *, largest: int, stream_id: str | None = None, conversation_id: str | None = None
+        self,
+        caller: Caller,
+        *,
+        key: str | None = None,
+        stream_id: str | None = None,
+        conversation_id: str | None = None,
     ) -> ResultsInput:
-        """Give the facade's input; TooLargeError for an output of more than `largest` bytes of JSON."""
-        for result in self.results:
-            size = len(dumps(result.output))
-            if size > largest:
-                message = (
-                    f"The output for the call {result.tool_call_id!r} has {size} bytes and the limit is {largest}; "
-                    "send a summary, or an address where the rest can be read."
-                )
-                raise TooLargeError(message, tool_call_id=result.tool_call_id, limit=largest)
+        """Give the facade's input."""
         return ResultsInput(
             caller=caller,
             results=tuple(result.to_domain() for result in self.results),
@@ -81,7 +81,17 @@ class ToolResultsBody(OwnedInput):
             pause_id=self.pause_id,
             options=self.options.to_domain(),
             provider_api_keys=self.provider_api_keys,
+            partial=self.partial,
+            idempotency_key=key,
         )
+
+
+class PartialOut(Output):
+    """What a pause has and still lacks after results that do not complete it."""
+
+    pause_id: str
+    received: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 class ResumeBody(ToolResultsBody):

@@ -9,7 +9,7 @@ from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, Owne
 from app.api.schemas.json_schema import check_object_schema
 from app.api.schemas.parts import TextOrParts, as_content
 from app.domain.tools import ToolSpec
-from app.domain.turn import Caller, TurnInput, TurnOptions
+from app.domain.turn import Caller, OnBusy, OnExpiry, TurnInput, TurnOptions
 
 Language = Annotated[str, Field(min_length=1, max_length=64, examples=["en", "de-AT"])]
 Flag = str | int | float | bool | None
@@ -81,6 +81,21 @@ class TurnBody(OwnedInput):
     on_pause: Literal["end", "reject"] = Field(
         default="end", description="What to do when the conversation waits for tool results: end that, or refuse."
     )
+    on_busy: OnBusy = Field(
+        default="reject",
+        description="What to do when a turn runs on the conversation: be refused, wait, cancel it and keep what it has "
+        "said, or cancel it and leave it out of what the model is told from then on.",
+    )
+    pause_ttl_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=366 * 86_400,
+        description="How long this turn's pauses are held; the persona's when left out.",
+    )
+    on_expiry: OnExpiry | None = Field(
+        default=None,
+        description="What happens when a pause runs out: it is closed, or the turn goes on without answers.",
+    )
 
     @field_validator("tools")
     @classmethod
@@ -88,7 +103,7 @@ class TurnBody(OwnedInput):
         refuse_twice([tool.name for tool in tools], "two tools are named")
         return tools
 
-    def to_domain(self, caller: Caller, conversation_id: str) -> TurnInput:
+    def to_domain(self, caller: Caller, conversation_id: str, key: str | None = None) -> TurnInput:
         """Give the facade's input."""
         return TurnInput(
             caller=caller,
@@ -103,6 +118,10 @@ class TurnBody(OwnedInput):
             target_language=self.target_language,
             provider_api_keys=self.provider_api_keys,
             on_pause=self.on_pause,
+            on_busy=self.on_busy,
+            pause_ttl_seconds=self.pause_ttl_seconds,
+            on_expiry=self.on_expiry,
+            idempotency_key=key,
         )
 
 

@@ -11,7 +11,7 @@ from app.domain.errors import AppError
 from app.domain.jsontext import loads
 from app.domain.tools import ToolResult
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
-from app.domain.views import Started
+from app.domain.views import PartialResults, Started
 from app.streaming.frames import is_end, split
 from app.turn.delivery import emitter
 from app.turn.facade.service import AgentRuntime
@@ -59,9 +59,11 @@ class Host:
         """Give the pause that the conversation holds; NotFoundError when the caller has no such conversation."""
         return await self._runtime.pending_request(caller, conversation_id)
 
-    async def _chunks(self, starting: Awaitable[Started], stream_id: str) -> AsyncIterator[Chunk]:
+    async def _chunks(self, starting: Awaitable[Started | PartialResults], stream_id: str) -> AsyncIterator[Chunk]:
         try:
             started = await starting
+            if isinstance(started, PartialResults):
+                return
         except AppError as refusal:
             yield _refused(refusal, stream_id)
             return

@@ -1,6 +1,7 @@
 """The runtime's life: what runs beside the operations, how it begins, and how it ends."""
 
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import structlog
 
@@ -31,7 +32,12 @@ class Lifecycle:
         self._beside.start(self._services.lease.run(), "lease")
         self._beside.start(self._services.log.run(), "event log")
         self._beside.start(self._takeover.run(), "takeover")
+        self._beside.start(self._services.cancels.run(), "cancels")
         self._open = True
+
+    def beside(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something beside the operations until the runtime stops."""
+        self._beside.start(coroutine, name)
 
     def check_open(self) -> None:
         """Raise UnavailableError while this replica takes no operations."""

@@ -9,10 +9,9 @@ import structlog
 
 from app.domain.errors import AppError, InternalError, TurnTimeoutError
 from app.domain.turn import StreamStatus
-from app.domain.usage import Usage
 from app.streaming.ring import LostFenceError, Ring
 from app.turn.orchestrator.effects import Outcome
-from app.turn.orchestrator.execution import Emission, outside_failure
+from app.turn.orchestrator.execution import Emission, cut_short, outside_failure
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.settlement import settle
 
@@ -22,37 +21,67 @@ _log = structlog.get_logger("app.turn")
 class Publisher:
     """Drives one operation to its end, whatever becomes of its readers."""
 
-    def __init__(self, operation: Operation, *, timeout: float, taken_pause: str | None = None) -> None:
-        """`timeout` bounds the whole operation, in seconds; `taken_pause` is the pause that it answers."""
+    def __init__(
+        self, operation: Operation, *, timeout: float, taken_pause: str | None = None, close_reason: str | None = None
+    ) -> None:
+        """`timeout` bounds the whole operation, in seconds.
+
+        `taken_pause` is the pause that it answers; `close_reason` is told by a stream that this operation closes.
+        """
         self._operation = operation
         self._timeout = timeout
         self._taken_pause = taken_pause
+        self._close_reason = close_reason
         self._began = perf_counter()
-        self._usage = Usage()
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
+        self._settling = False
+        operation.cancel = self.cancel
+
+    def cancel(self) -> None:
+        """End the operation soon: what it has is kept. Without effect once its outcome is being written."""
+        if self._task is not None and not self._cancelled and not self._settling:
+            self._cancelled = True
+            self._task.cancel()
 
     async def run(self, emissions: AsyncIterator[Emission]) -> None:
         """Publish everything; never raises for a failure of the turn.
 
         A refusal before T1 goes to whoever waits for the operation to be accepted.
         """
-        operation = self._operation
+        self._task = asyncio.current_task()
         try:
-            async with asyncio.timeout(self._timeout), aclosing(emissions) as items:  # type: ignore[type-var]
+            await self._read(emissions)
+        except asyncio.CancelledError:
+            if not self._cancelled or self._operation.ring is None:
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            await self._last_word(cut_short(self._operation, StreamStatus.CANCELLED, "cancelled"))
+        finally:
+            self._close()
+
+    async def _read(self, emissions: AsyncIterator[Emission]) -> None:
+        try:
+            async with asyncio.timeout(self._timeout) as deadline, aclosing(emissions) as items:  # type: ignore[type-var]
                 async for item in items:
+                    if isinstance(item, Outcome):
+                        # From here on nothing may break in: an outcome is written whole.
+                        deadline.reschedule(None)
+                        await self._settle(item)
+                        return
                     await self._publish(item)
         except LostFenceError:
             self._line("lost")
+        except TimeoutError:
+            message = f"The turn was ended after {self._timeout:g} seconds."
+            await self._failed(TurnTimeoutError(message))
         except Exception as error:  # noqa: BLE001 - every failure has an outcome
             await self._failed(error)
-        finally:
-            self._close()
-            if not operation.accepted.done():
-                operation.accepted.set_exception(InternalError("The operation ended before it was accepted."))
 
     async def _publish(self, item: Emission) -> None:
         operation = self._operation
         if isinstance(item, Outcome):
-            await self._settle(item)
             return
         if item.type == "text_delta":
             await operation.may_go_on()
@@ -60,26 +89,36 @@ class Publisher:
         operation.emit(item)
 
     async def _settle(self, outcome: Outcome) -> None:
-        ring = self._ring()
-        await settle(self._operation, ring, outcome, taken_pause=self._taken_pause)
-        self._usage = outcome.usage
+        self._settling = True
+        await settle(
+            self._operation,
+            self._ring(),
+            outcome,
+            taken_pause=self._taken_pause,
+            close_reason=self._close_reason,
+        )
         self._line(outcome.status.value, error=(outcome.error or {}).get("code"))
 
     async def _failed(self, error: Exception) -> None:
         operation = self._operation
-        if isinstance(error, TimeoutError):
-            error = TurnTimeoutError(f"The turn was ended after {self._timeout:g} seconds.")
         if not isinstance(error, AppError):
             _log.exception("operation.failed", stream_id=operation.stream_id, exc_info=error)
             error = InternalError()
         if not operation.accepted.done():
             operation.accepted.set_exception(error)
             self._line("refused", error=error.code)
-            return
+        elif isinstance(error, TurnTimeoutError):
+            await self._last_word(cut_short(operation, StreamStatus.FAILED, "timeout", error))
+        else:
+            await self._last_word(outside_failure(operation, error))
+
+    async def _last_word(self, outcome: Outcome) -> None:
         try:
-            await self._settle(outside_failure(operation, error.code, error.message, self._usage))
+            await self._settle(outcome)
         except LostFenceError:
-            self._line("lost", error=error.code)
+            self._line("lost", error=(outcome.error or {}).get("code"))
+        except Exception as error:  # noqa: BLE001 - a stuck conversation would be worse than a log line
+            _log.exception("operation.not_settled", stream_id=self._operation.stream_id, exc_info=error)
 
     def _ring(self) -> Ring:
         if self._operation.ring is None:
@@ -88,15 +127,18 @@ class Publisher:
         return self._operation.ring
 
     def _close(self) -> None:
-        ring = self._operation.ring
-        if ring is not None:
-            ring.close()
-            self._operation.services.rings.drop(ring)
+        operation = self._operation
+        if operation.ring is not None:
+            operation.services.cancels.forget(operation.fence)
+            operation.ring.close()
+            operation.services.rings.drop(operation.ring)
+        if not operation.accepted.done():
+            operation.accepted.set_exception(InternalError("The operation ended before it was accepted."))
 
     def _line(self, status: str, *, error: str | None = None) -> None:
         """Log the one line that each operation gets."""
         operation = self._operation
-        ring = operation.ring
+        ring, usage = operation.ring, operation.tally.usage
         level = _log.warning if status in {StreamStatus.FAILED.value, "lost"} else _log.info
         level(
             "operation",
@@ -109,7 +151,7 @@ class Publisher:
             organization_id=operation.caller.organization_id or None,
             user_id=operation.caller.user_id,
             frames=ring.last_n if ring else 0,
-            prompt_tokens=self._usage.prompt_tokens,
-            completion_tokens=self._usage.completion_tokens,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
             seconds=round(perf_counter() - self._began, 3),
         )

@@ -4,28 +4,50 @@ The facade neither authenticates nor limits (R16, R17, R350): that is the door's
 the runtime; whoever started it may go, and the turn goes on.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.domain.errors import ClosedStreamError, InvalidStateError, UnavailableError
+from app.domain.errors import (
+    ClosedStreamError,
+    ConversationBusyError,
+    InvalidStateError,
+    MalformedError,
+    UnavailableError,
+)
 from app.domain.ids import conversation_of, fresh, row_key, stream_id_for
 from app.domain.messages import Message
-from app.domain.pause import PauseState
+from app.domain.pause import PauseEvent, PauseState
 from app.domain.turn import Caller, OperationKind, Pause, ResultsInput, StreamStatus, TurnInput
-from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
+from app.domain.views import (
+    ConversationView,
+    Cursor,
+    MessageView,
+    Page,
+    PartialResults,
+    PersonaView,
+    Started,
+    StreamView,
+)
+from app.store import claims
 from app.store.claims import ReplicaGoneError
+from app.store.inbound import KeyTakenError
 from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
 from app.streaming.tail import Tail
+from app.turn.facade.expiry import Expiry
+from app.turn.facade.idempotency import find_started, fingerprint
 from app.turn.facade.lifecycle import Lifecycle
+from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.queries import Queries
-from app.turn.orchestrator.continuation import Continued, check_results, run_continuation
+from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
-from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.turn import run_turn
+from app.turn.pauses.results import check_results, named
 from app.turn.pauses.snapshot import Snapshot
 
 
@@ -38,10 +60,12 @@ class AgentRuntime:
         self._tail = tail
         self._lifecycle = lifecycle
         self._queries = Queries(services.database)
+        self._pausing = Pausing(services)
 
     async def start(self) -> None:
         """Make ready for calls."""
         await self._lifecycle.start()
+        self._lifecycle.beside(Expiry(self._pausing, self.go_on_expired).run(), "expiry")
 
     async def stop(self) -> None:
         """Give everything back; operations that still run are handed over."""
@@ -54,35 +78,69 @@ class AgentRuntime:
     # Operations -------------------------------------------------------------------------------------------------
 
     async def start_turn(self, turn: TurnInput) -> Started:
-        """Accept a turn; the default persona answers when the turn names none (R9, R10)."""
+        """Accept a turn; the default persona answers when the turn names none (R9, R10).
+
+        Whoever stops waiting for a turn that waits for its conversation takes it out of the queue.
+        """
         turn = replace(turn, persona_id=turn.persona_id or self._services.personas.default_id)
-        operation = self._operation(
-            OperationKind.TURN,
+        identity = Identity(
             turn.caller,
-            conversation_id=turn.conversation_id,
-            session_id=turn.session_id,
-            stream_id=stream_id_for(turn.conversation),
-            turn_id=fresh("turn"),
+            turn.conversation_id,
+            turn.session_id,
+            stream_id_for(turn.conversation),
+            fresh("turn"),
+            turn.idempotency_key,
+            fingerprint(turn),
         )
+        replayed = await self._replayed(OperationKind.TURN, identity)
+        if replayed is not None:
+            return replayed
+        operation = self._operation(OperationKind.TURN, identity)
         longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
         return await self._launch(Publisher(operation, timeout=longest), operation, run_turn(operation, turn))
 
-    async def pass_results(self, results: ResultsInput) -> Started:
-        """Accept results on the stream of their pause (R74 to R92)."""
+    async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
+        """Accept results on the stream of their pause (R74 to R92); partial ones may leave it waiting for the rest."""
         record = await self._queries.stream(results.caller, results.stream_id or "")
+        key = self._key_of(results, record.conversation_id, record.stream_id)
+        replayed = await self._replayed(OperationKind.CONTINUATION, key)
+        if replayed is not None:
+            return replayed
         pause = await self._held_on(record, results.pause_id)
         return await self._continue(OperationKind.CONTINUATION, pause, results, record.stream_id)
 
-    async def resume(self, results: ResultsInput) -> Started:
+    async def resume(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results for a named pause, onto a new stream (R189 to R199)."""
         caller, name = results.caller, results.conversation_id or ""
         await self._queries.conversation(caller, name)
         key = row_key(caller.organization_id, name)
+        replayed = await self._replayed(OperationKind.RESUME, self._key_of(results, name, ""))
+        if replayed is not None:
+            return replayed
         pause = await self._queries.pause(key, results.pause_id or "")
         if pause is None or pause.state is not PauseState.HELD:
             message = f"The conversation does not hold the pause {results.pause_id!r}: it was continued or ended."
             raise InvalidStateError(message, pause_id=results.pause_id)
         return await self._continue(OperationKind.RESUME, pause, results, stream_id_for(key))
+
+    async def cancel(self, caller: Caller, stream_id: str) -> str:
+        """End what runs on the stream, or the pause it holds; tells `cancelling`, `cancelled` or `already_ended`."""
+        record = await self._queries.stream(caller, stream_id)
+        async with self._services.database.transaction() as connection:
+            running = await claims.ask_to_cancel(connection, record.conversation, stream_id=stream_id)
+        if running is not None:
+            self._services.cancels.ask(running)
+            return "cancelling"
+        if record.pause_id is None:
+            return "already_ended"
+        ended = await self._pausing.end(record.conversation, record.pause_id, PauseEvent.CANCELLED)
+        return "cancelled" if ended else "already_ended"
+
+    async def go_on_expired(self, pause: PauseRecord) -> None:
+        """Go on with a turn whose pause ran out: its calls are answered as not run."""
+        caller = Caller(pause.user_id, pause.organization_id)
+        silent = ResultsInput(caller, (), stream_id=pause.stream_id)
+        await self._continue(OperationKind.CONTINUATION, pause, silent, pause.stream_id, expired=True)
 
     async def _held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:
         """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88)."""
@@ -91,7 +149,7 @@ class AgentRuntime:
             raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on)
         if record.status is StreamStatus.RUNNING or record.pause_id is None:
             message = "The pause of this stream is being continued, or the turn has not paused yet."
-            raise InvalidStateError(message, stream_id=record.stream_id)
+            raise InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(Cursor(record.fence, 1)))
         if pause_id is not None and pause_id != record.pause_id:
             message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
             raise InvalidStateError(message, pause_id=record.pause_id)
@@ -102,50 +160,87 @@ class AgentRuntime:
         return pause
 
     async def _continue(
-        self, kind: OperationKind, pause: PauseRecord, results: ResultsInput, stream_id: str
-    ) -> Started:
+        self, kind: OperationKind, pause: PauseRecord, results: ResultsInput, stream_id: str, *, expired: bool = False
+    ) -> Started | PartialResults:
+        results = replace(results, results=named(pause, results.results))
         check_results(pause, results.results, max_bytes=self._services.policy.max_result_bytes)
-        continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}))
-        operation = self._operation(
-            kind,
-            results.caller,
-            conversation_id=pause.conversation_id,
-            session_id=pause.session_id,
-            stream_id=stream_id,
-            turn_id=pause.turn_id,
+        continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}), expired=expired)
+        if results.partial:
+            kept = await self._pausing.keep_partial(pause, results.results)
+            if kept is not None:
+                return kept
+        identity = replace(
+            self._key_of(results, pause.conversation_id, stream_id), session_id=pause.session_id, turn_id=pause.turn_id
         )
+        operation = self._operation(kind, identity)
         longest = continued.snapshot.options.turn_timeout_seconds or self._services.policy.turn_timeout
-        publisher = Publisher(operation, timeout=longest, taken_pause=pause.pause_id)
+        publisher = Publisher(
+            operation,
+            timeout=longest,
+            taken_pause=pause.pause_id,
+            close_reason=PauseEvent.EXPIRED.value if expired else None,
+        )
         return await self._launch(publisher, operation, run_continuation(operation, continued, results))
 
-    def _operation(self, kind: OperationKind, caller: Caller, **names: str) -> Operation:
+    def _key_of(self, results: ResultsInput, conversation_id: str, stream_id: str) -> Identity:
+        return Identity(
+            results.caller, conversation_id, "", stream_id, "", results.idempotency_key, fingerprint(results)
+        )
+
+    async def _replayed(self, kind: OperationKind, identity: Identity) -> Started | None:
+        """Give what an earlier request with the same key started."""
+        key = row_key(identity.caller.organization_id, identity.conversation_id)
+        found = await find_started(self._services.database, key, kind, identity)
+        if found is not None:
+            await self._queries.stream(identity.caller, found.stream_id)
+        return found
+
+    def _operation(self, kind: OperationKind, identity: Identity) -> Operation:
         self._lifecycle.check_open()
-        return Operation(self._services, kind=kind, caller=caller, **names)
+        return Operation(self._services, kind, identity)
 
     async def _launch(self, publisher: Publisher, operation: Operation, emissions: AsyncIterator[Emission]) -> Started:
-        self._lifecycle.tasks.start(publisher.run(emissions), f"{operation.kind.value} {operation.stream_id}")
+        task = self._lifecycle.tasks.start(publisher.run(emissions), f"{operation.kind.value} {operation.stream_id}")
         try:
-            return await operation.accepted
+            return await asyncio.shield(operation.accepted)
+        except asyncio.CancelledError:
+            if operation.waits:
+                task.cancel()
+            raise
+        except (KeyTakenError, ConversationBusyError, InvalidStateError):
+            # Another request with the same key may have been faster: then this one is a repetition.
+            replayed = await self._replayed(operation.kind, operation.identity)
+            if replayed is None:
+                raise
+            return replayed
         except ReplicaGoneError:
             message = "This replica is starting anew; try again."
             raise UnavailableError(message, retry_after=1) from None
 
     # Streams ----------------------------------------------------------------------------------------------------
 
-    async def open_operation(self, started: Started) -> AsyncIterator[bytes]:
-        """Give an operation's frames, from its first to its `end`; each item is one or more whole frames."""
+    async def open_operation(self, started: Started, after: Cursor | None = None) -> AsyncIterator[bytes]:
+        """Give an operation's frames, from its first (or a cursor) to its `end`; each item is one or more frames.
+
+        Raises MalformedError for a cursor that belongs to another operation.
+        """
         conversation = conversation_of(started.stream_id)
         if conversation is None:
             message = f"{started.stream_id!r} is no stream id"
             raise ValueError(message)
-        return self._tail.operation(conversation, started.stream_id, started.fence)
+        if after is not None and after.fence < started.fence:
+            message = (
+                f"The event {after} is not one of this request's operation, whose events begin at {started.fence}-1."
+            )
+            raise MalformedError(message)
+        return self._tail.operation(conversation, started.stream_id, started.fence, after)
 
     async def open_events(
         self, caller: Caller, stream_id: str, after: Cursor | None, *, follow: bool
     ) -> AsyncIterator[bytes] | None:
         """Give a stream's frames after a cursor; None when nothing follows and nothing will."""
         record = await self._queries.stream(caller, stream_id)
-        return await self._tail.open(record, after, follow=follow)
+        return self._tail.open(record, after, follow=follow)
 
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""

@@ -9,6 +9,18 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 
+class Task:
+    """A running coroutine, as far as others are concerned."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        """Keep the task."""
+        self._task = task
+
+    def cancel(self) -> None:
+        """End it soon."""
+        self._task.cancel()
+
+
 class Tasks:
     """Runs coroutines until they end or the runtime stops; a failure that nobody awaits is logged."""
 
@@ -16,11 +28,12 @@ class Tasks:
         """Start with none."""
         self._running: set[asyncio.Task[None]] = set()
 
-    def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a coroutine."""
+    def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
+        """Run a coroutine; gives what can cancel it."""
         task = asyncio.create_task(coroutine, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
+        return Task(task)
 
     async def wait(self, seconds: float) -> bool:
         """Wait until all have ended; False when some still run after `seconds`."""

@@ -8,7 +8,7 @@ from app.domain.chunks import GmiChunk, GmiOutput
 from app.domain.messages import Message
 from app.domain.persona import Persona
 from app.domain.tools import ToolSpec
-from app.domain.turn import TurnOptions
+from app.domain.turn import PauseTerms, TurnOptions
 from app.domain.usage import Usage
 from app.tools.base import ToolContext
 
@@ -32,6 +32,7 @@ class GmiTurnInput:
     max_iterations: int
     sources: tuple[Mapping[str, object], ...] = ()
     usage_before: Usage = Usage()
+    terms: PauseTerms = field(default_factory=PauseTerms)
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

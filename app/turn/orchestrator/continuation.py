@@ -5,12 +5,12 @@ from the pause's snapshot, which is the same on every process.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.domain.answers import in_call_order, missing_answers, result_message
-from app.domain.errors import ConversationBusyError, InvalidStateError, TooLargeError
-from app.domain.jsontext import dumps
+from app.domain.chunks import StreamChunk
+from app.domain.errors import ConversationBusyError, InvalidStateError
 from app.domain.messages import Message, ToolCall
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona
@@ -25,36 +25,21 @@ from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.turn import inbound_record, tool_context
 from app.turn.pauses import keeper
+from app.turn.pauses.results import check_results, merged
 from app.turn.pauses.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Continued:
-    """A pause that is about to be taken: what is stored of it, and what was kept of its turn."""
+    """A pause that is about to be taken, and what was kept of its turn. T1 fills in the results as they were stored.
+
+    `expired` tells that nobody answered in time, and the turn goes on without answers.
+    """
 
     pause: PauseRecord
     snapshot: Snapshot
-
-
-def check_results(pause: PauseRecord, results: Sequence[ToolResult], *, max_bytes: int) -> None:
-    """Refuse results as a whole unless each answers one call, once, in JSON form and size (R77, R83, R201)."""
-    calls = {call.id for call in pause.calls}
-    unknown = [result.tool_call_id for result in results if result.tool_call_id not in calls]
-    if unknown:
-        message = f"No call of the pause has the id {unknown[0]!r}; none of the results was taken."
-        raise InvalidStateError(message, pause_id=pause.pause_id, tool_call_ids=sorted(calls))
-    if len({result.tool_call_id for result in results}) < len(results):
-        message = "Two results answer the same call; none of the results was taken."
-        raise InvalidStateError(message, pause_id=pause.pause_id)
-    for result in results:
-        try:
-            size = len(dumps(result.to_json()))
-        except (TypeError, ValueError):
-            message = f"The result of the call {result.tool_call_id!r} has no JSON form; none of the results was taken."
-            raise InvalidStateError(message, pause_id=pause.pause_id) from None
-        if size > max_bytes:
-            message = f"The result of the call {result.tool_call_id!r} is {size} bytes; the limit is {max_bytes}."
-            raise TooLargeError(message, pause_id=pause.pause_id, limit=max_bytes)
+    expired: bool = False
+    results: list[ToolResult] = field(default_factory=list)
 
 
 async def run_continuation(
@@ -62,29 +47,27 @@ async def run_continuation(
 ) -> AsyncIterator[Emission]:
     """Run the continuation. A refusal raises and leaves the pause as it was; else the last item is the outcome."""
     persona = Persona.from_json(continued.snapshot.persona)
-    options = results.options
-    services = operation.services
-    model = options.model or continued.snapshot.options.model or persona.model or services.policy.default_model
+    kept, services = continued.snapshot, operation.services
+    options = TurnOptions.from_json({**kept.options.to_json(), **results.options.to_json()})
+    model = options.model or persona.model or services.policy.default_model
+    longest = options.max_tool_iterations or persona.max_tool_iterations or services.policy.max_tool_iterations
     services.providers.resolve(model, has_key=model.partition(":")[0] in results.provider_api_keys)
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
-    operation.name(gmi_instance_id=gmi.instance_id, persona_id=persona.id)
-    if operation.kind is OperationKind.RESUME:
-        operation.emit(emitter.system_progress(f"{persona.name} goes on.", 10, "RESUMED"))
-    for result in results.results:
-        operation.emit(emitter.tool_result_emission(result))
-    await _accept(operation, continued.pause, results.results)
+    operation.name(gmi.instance_id, persona)
+    await _accept(operation, continued, results.results)
     turn = GmiTurnInput(
         persona=persona,
         model=model,
-        messages=answered(continued.snapshot.messages, continued.pause.calls, results.results),
+        messages=answered(kept.messages, continued.pause.calls, continued.results),
         runtime_tools=services.tools.registry.specs(persona.tools),
-        host_tools=continued.snapshot.host_tools,
-        options=_merged(continued.snapshot.options, options),
+        host_tools=kept.host_tools,
+        options=options,
         context=tool_context(operation, persona.id),
         before_effect=operation.touch,
-        max_iterations=persona.max_tool_iterations or services.policy.max_tool_iterations,
-        sources=tuple(continued.snapshot.sources),
-        usage_before=continued.snapshot.usage,
+        max_iterations=longest,
+        sources=tuple(kept.sources),
+        usage_before=kept.usage,
+        terms=kept.terms,
         provider_api_keys=results.provider_api_keys,
     )
     async for emission in execute(operation, gmi, turn):
@@ -102,36 +85,48 @@ def answered(
     return (*history[: last + 1], *(by_call[call.id] for call in history[last].tool_calls))
 
 
-def _merged(kept: TurnOptions, given: TurnOptions) -> TurnOptions:
-    return TurnOptions.from_json({**kept.to_json(), **given.to_json()})
-
-
-async def _accept(operation: Operation, pause: PauseRecord, results: tuple[ToolResult, ...]) -> None:
+async def _accept(operation: Operation, continued: Continued, results: tuple[ToolResult, ...]) -> None:
     """T1 of a continuation: the pause is taken, results and stand-ins are stored (R93 to R97, R207)."""
+    pause_id = continued.pause.pause_id
     resumed = operation.kind is OperationKind.RESUME
-    payload: dict[str, Any] = {
-        "persona_id": pause.persona_id,
-        "results": [result.to_json() for result in results],
-    }
+    limit = operation.services.policy.max_result_bytes
 
-    async def then(connection: Connection, fence: int) -> None:
-        seen = await pauses.find(connection, operation.conversation, pause.pause_id, for_update=True)
+    async def then(connection: Connection, fence: int) -> Sequence[StreamChunk]:
+        payload: dict[str, Any] = {
+            "persona_id": continued.pause.persona_id,
+            "results": [result.to_json() for result in results],
+        }
+        await inbound.record(connection, inbound_record(operation, fence, payload, pause_id=pause_id))
+        seen = await pauses.find(connection, operation.conversation, pause_id, for_update=True)
         if seen is None or seen.state is not PauseState.HELD:
             message = "The pause was continued or ended in the meantime."
-            raise InvalidStateError(message, pause_id=pause.pause_id)
-        new = await keeper.record(connection, seen, results, resumed=resumed)
+            raise InvalidStateError(message, pause_id=pause_id)
+        check_results(seen, results, max_bytes=limit)
+        continued.results = merged(seen, results)
+        new = await keeper.record(connection, seen, continued.results, resumed=resumed)
         await messages.append(connection, operation.conversation, new if operation.services.policy.persistence else ())
         if resumed:
             await _open_resumed(connection, operation, seen, fence)
         else:
             await streams.run_again(connection, operation.conversation, operation.stream_id, fence)
-        await inbound.record(connection, inbound_record(operation, fence, payload, pause.pause_id))
+        return _opening(operation, continued)
 
     try:
-        await operation.accept(operation.claim(pause.persona_id), then, create=False)
+        await operation.accept(operation.claim(continued.pause.persona_id), then, create=False)
     except ConversationBusyError:
         message = "The pause is being continued by another request."
-        raise InvalidStateError(message, pause_id=pause.pause_id) from None
+        raise InvalidStateError(message, pause_id=pause_id) from None
+
+
+def _opening(operation: Operation, continued: Continued) -> list[StreamChunk]:
+    """Give what a continuation says first: that it goes on, what resolved the pause, and the host's results."""
+    chunks = []
+    if operation.kind is OperationKind.RESUME and operation.persona is not None:
+        chunks.append(emitter.system_progress(f"{operation.persona.name} goes on.", 10, "RESUMED"))
+    if continued.expired:
+        resolved = {"pause_id": continued.pause.pause_id, "by": PauseEvent.EXPIRED.value}
+        chunks.append(emitter.metadata_update({"pause_resolved": resolved}))
+    return [*chunks, *map(emitter.tool_result_emission, continued.results)]
 
 
 async def _open_resumed(connection: Connection, operation: Operation, pause: PauseRecord, fence: int) -> None:

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
+from app.domain.errors import AppError
 from app.domain.ids import fresh
 from app.domain.messages import Message
 from app.domain.turn import StreamStatus
-from app.domain.usage import Usage
 from app.store.messages import NewMessage
 from app.turn.delivery import emitter, final_response
 from app.turn.delivery.requests import HeldRequests
@@ -24,6 +24,7 @@ Emission = StreamChunk | Outcome
 async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput) -> AsyncIterator[Emission]:
     """Yield the stream's chunks as they come, and last of all the operation's outcome."""
     held = HeldRequests()
+    operation.tally.before = turn.usage_before
     output = GmiOutput(is_final=True)
     failure: GmiError | None = None
     async with aclosing(gmi.process_turn_stream(turn)) as items:  # type: ignore[type-var]
@@ -33,6 +34,7 @@ async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput) -> AsyncIt
                 continue
             if isinstance(item, GmiError):
                 failure = item
+            operation.tally.count(item)
             chunk = to_stream(item, held)
             if chunk is not None:
                 yield chunk
@@ -55,6 +57,7 @@ def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: He
         options=turn.options,
         usage=usage,
         sources=tuple(turn.sources),
+        terms=turn.terms,
     )
     request = emitter.host_tool_request(
         output.tool_calls,
@@ -94,14 +97,10 @@ def _end(operation: Operation, turn: GmiTurnInput, output: GmiOutput, failure: G
         persona=turn.persona,
         plain_text=services.plain_text,
     )
-    now = services.clock.now()
     before = (
-        (
-            emitter.error(failure.code, failure.message, failure.details),
-            emitter.lifecycle("errored", "error", now, {"code": failure.code}),
-        )
+        (emitter.error(failure.code, failure.message, failure.details), *_failed(operation, failure.code))
         if failure
-        else (emitter.lifecycle("completed", "ok", now),)
+        else (emitter.lifecycle("completed", "ok", services.clock.now()),)
     )
     return Outcome(
         status=StreamStatus.FAILED if failure else StreamStatus.COMPLETED,
@@ -113,15 +112,48 @@ def _end(operation: Operation, turn: GmiTurnInput, output: GmiOutput, failure: G
     )
 
 
-def outside_failure(operation: Operation, code: str, message: str, usage: Usage) -> Outcome:
+def outside_failure(operation: Operation, error: AppError) -> Outcome:
     """Give the outcome of a failure outside the GMI turn: an `error`, and no `final_response` (R305)."""
-    now = operation.services.clock.now()
     return Outcome(
         status=StreamStatus.FAILED,
-        chunks=(emitter.lifecycle("errored", "error", now, {"code": code}), emitter.error(code, message)),
-        usage=usage,
-        error={"code": code, "message": message},
+        chunks=(*_failed(operation, error.code), emitter.error(error.code, error.message)),
+        usage=operation.tally.usage,
+        error={"code": error.code, "message": error.message},
     )
+
+
+def cut_short(operation: Operation, status: StreamStatus, reason: str, error: AppError | None = None) -> Outcome:
+    """Give the outcome of an operation that was ended from outside: its text so far is its reply, its usage is kept."""
+    text = operation.tally.text
+    persona = operation.persona
+    failure = GmiError(error.code, error.message) if error else None
+    reply = None
+    if text.strip() and persona is not None:
+        metadata = {"source": "output", "persona_id": persona.id, reason: True}
+        reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), operation.turn_id)
+    kept = _kept(operation, reply)
+    payload = final_response.build(
+        GmiOutput(is_final=True, response_text=text or None, error=failure),
+        usage=operation.tally.usage,
+        turn_id=operation.turn_id,
+        message_id=kept[0].message_id if kept else None,
+        persona=persona or operation.services.personas.known(""),
+        plain_text=operation.services.plain_text,
+    )
+    said = (emitter.error(failure.code, failure.message), *_failed(operation, failure.code)) if failure else ()
+    return Outcome(
+        status=status,
+        chunks=(*said, emitter.final_response(payload)),
+        usage=operation.tally.usage,
+        messages=kept,
+        final_response=payload,
+        error=failure.to_json() if failure else None,
+        close_reason=reason if status is StreamStatus.CANCELLED else None,
+    )
+
+
+def _failed(operation: Operation, code: str) -> tuple[StreamChunk, ...]:
+    return (emitter.lifecycle("errored", "error", operation.services.clock.now(), {"code": code}),)
 
 
 def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[NewMessage, ...]:

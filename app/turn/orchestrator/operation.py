@@ -4,54 +4,67 @@ The fence that T1 takes is named by every later write. Whoever no longer holds i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from app.domain.chunks import StreamChunk
 from app.domain.ids import fresh_uuid, row_key
+from app.domain.persona import Persona
 from app.domain.turn import Caller, OperationKind
 from app.domain.views import Started
 from app.store import claims, inbound
-from app.store.claims import Claim, ReplicaGoneError
+from app.store.claims import Claim
 from app.store.database import Connection, is_lost
 from app.store.events import insert_batches
 from app.streaming.frames import Envelope
 from app.streaming.ring import Batch, LostFenceError, Ring
 from app.turn.orchestrator.services import Services
+from app.turn.orchestrator.tally import Tally
 
-Accept = Callable[[Connection, int], Awaitable[None]]
-RETRY_SECONDS = 0.25
+Accept = Callable[[Connection, int], Awaitable[Sequence[StreamChunk]]]
+"""What T1 does besides taking the conversation, under the new fence; gives further chunks to store with it."""
+
+RETRY_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose operation it is, and what it belongs to."""
+
+    caller: Caller
+    conversation_id: str
+    session_id: str
+    stream_id: str
+    turn_id: str
+    idempotency_key: str | None = None
+    request_hash: str | None = None
 
 
 class Operation:
     """An operation of this process. Before T1 its chunks wait; T1 stores them, and from then on the ring has them."""
 
-    def __init__(
-        self,
-        services: Services,
-        *,
-        kind: OperationKind,
-        caller: Caller,
-        conversation_id: str,
-        session_id: str,
-        stream_id: str,
-        turn_id: str,
-    ) -> None:
+    def __init__(self, services: Services, kind: OperationKind, identity: Identity) -> None:
         """Name the operation; nothing is stored yet."""
         self.id = fresh_uuid()
         self.services = services
         self.kind = kind
-        self.caller = caller
-        self.conversation_id = conversation_id
-        self.conversation: UUID = row_key(caller.organization_id, conversation_id)
-        self.session_id = session_id
-        self.stream_id = stream_id
-        self.turn_id = turn_id
+        self.identity = identity
+        self.caller = identity.caller
+        self.conversation_id = identity.conversation_id
+        self.conversation: UUID = row_key(identity.caller.organization_id, identity.conversation_id)
+        self.session_id = identity.session_id
+        self.stream_id = identity.stream_id
+        self.turn_id = identity.turn_id
         self.replica = services.lease.id
         self.accepted: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
         self.fence = 0
         self.ring: Ring | None = None
+        self.tally = Tally()
+        self.waits = False
+        self.persona: Persona | None = None
+        self.cancel: Callable[[], None] = _nothing
         self._envelope: Envelope | None = None
         self._early: list[StreamChunk] = []
         self._opening: dict[int, list[bytes]] = {}
@@ -59,11 +72,12 @@ class Operation:
 
     # Before and in T1 -------------------------------------------------------------------------------------------
 
-    def name(self, *, gmi_instance_id: str, persona_id: str) -> None:
+    def name(self, gmi_instance_id: str, persona: Persona) -> None:
         """Say who answers: the part that all frames of the operation share."""
-        self._envelope = Envelope(stream_id=self.stream_id, gmi_instance_id=gmi_instance_id, persona_id=persona_id)
+        self.persona = persona
+        self._envelope = Envelope(stream_id=self.stream_id, gmi_instance_id=gmi_instance_id, persona_id=persona.id)
 
-    def claim(self, persona_id: str) -> Claim:
+    def claim(self, persona_id: str, place: int | None = None) -> Claim:
         """Say what T1 takes the conversation for."""
         return Claim(
             operation=self.id,
@@ -74,6 +88,7 @@ class Operation:
             session_id=self.session_id,
             persona_id=persona_id,
             stream_id=self.stream_id,
+            place=place,
         )
 
     async def accept(self, claim: Claim, then: Accept, *, create: bool) -> None:
@@ -84,10 +99,11 @@ class Operation:
 
         async def work(connection: Connection) -> int:
             fence = await claims.take(connection, claim, create=create)
-            await then(connection, fence)
-            frames = self.encode_from(1, self._early, fence)
+            chunks = [*self._early, *await then(connection, fence)]
+            frames = self.encode_from(1, chunks, fence)
             self._opening[fence] = frames
-            await insert_batches(connection, [self._batch(fence, 1, frames)])
+            if frames:
+                await insert_batches(connection, [self._batch(fence, 1, frames)])
             return fence
 
         async def landed(connection: Connection) -> int | None:
@@ -95,15 +111,11 @@ class Operation:
             return state[0] if state is not None and state[1] == self.id else None
 
         gone = self.services.lease.is_gone
-        try:
-            self.fence = await self.services.database.land(work, landed, give_up=lambda: gone(self.replica))
-        except ReplicaGoneError:
-            # Declared dead before the operation began: nothing is stored, and a later try has a new id.
-            self.replica = self.services.lease.id
-            raise
+        self.fence = await self.services.database.land(work, landed, give_up=lambda: gone(self.replica))
         self.ring = Ring(self.conversation, self.stream_id, self.fence)
         self.ring.append_durable(self._opening[self.fence])
         self.services.rings.open(self.ring)
+        self.services.cancels.register(self.fence, self.cancel)
         self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))
         self.services.wakeups.wake([self.stream_id])
 
@@ -118,26 +130,18 @@ class Operation:
 
     async def touch(self) -> None:
         """Store, once, that the outside world may see something of this operation: it can't be run again unseen."""
-        if self._touched:
-            return
-        while True:
-            with suppress(OSError):
-                if await self._store_touch():
-                    self._touched = True
-                    return
-            await asyncio.sleep(RETRY_SECONDS)
-
-    async def _store_touch(self) -> bool:
-        try:
-            async with self.services.database.transaction() as connection:
-                landed = await inbound.touch(connection, self.conversation, self.id, self.fence)
-        except Exception as error:
-            if not is_lost(error):
-                raise
-            return False
-        if not landed:
-            self.lose()
-        return True
+        while not self._touched:
+            try:
+                async with self.services.database.transaction() as connection:
+                    landed = await inbound.touch(connection, self.conversation, self.id, self.fence)
+            except Exception as error:
+                if not is_lost(error):
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if not landed:
+                self.lose()
+            self._touched = True
 
     async def may_go_on(self) -> None:
         """Wait until this process may act and the ring has room; LostFenceError when the operation is not ours."""
@@ -155,7 +159,7 @@ class Operation:
 
     # Frames -----------------------------------------------------------------------------------------------------
 
-    def encode_from(self, n: int, chunks: list[StreamChunk] | tuple[StreamChunk, ...], fence: int) -> list[bytes]:
+    def encode_from(self, n: int, chunks: Sequence[StreamChunk], fence: int) -> list[bytes]:
         """Encode chunks as frames `n`, `n`+1, … of a fence."""
         return [self._encode(fence, place, chunk) for place, chunk in enumerate(chunks, start=n)]
 
@@ -168,3 +172,7 @@ class Operation:
     def _batch(self, fence: int, first_n: int, frames: list[bytes]) -> Batch:
         last_n = first_n + len(frames) - 1
         return Batch(self.conversation, self.stream_id, fence, first_n, last_n, b"".join(frames))
+
+
+def _nothing() -> None:
+    """Do nothing: the operation of a test, say, that nobody cancels."""

@@ -13,6 +13,7 @@ from app.tools.executor import ToolExecutor
 from app.turn.delivery.plain_text import PlainText
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas
+from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
 
 
@@ -25,6 +26,7 @@ class Services:
     log: LogWriter
     wakeups: Wakeups
     lease: Lease
+    cancels: Cancels
     clock: Clock
     providers: ProviderRegistry
     personas: Personas

@@ -13,12 +13,16 @@ from app.streaming.frames import encode_end
 from app.streaming.ring import Batch, LostFenceError, Ring
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.queue import free
 
 
-async def settle(operation: Operation, ring: Ring, outcome: Outcome, *, taken_pause: str | None) -> None:
+async def settle(
+    operation: Operation, ring: Ring, outcome: Outcome, *, taken_pause: str | None, close_reason: str | None
+) -> None:
     """Write the outcome and announce it.
 
-    `taken_pause` is the pause that a continuation answers; it is over with this. Raises LostFenceError when another
+    `taken_pause` is the pause that a continuation answers; it is over with this. `close_reason` is why the stream is
+    closed, where that is not simply its end. Raises LostFenceError when another
     operation took over: nothing was written then and nothing is announced.
     """
     services = operation.services
@@ -34,7 +38,9 @@ async def settle(operation: Operation, ring: Ring, outcome: Outcome, *, taken_pa
     async def work(connection: Connection) -> bool:
         mine = await claims.release(connection, operation.conversation, operation=operation.id, fence=operation.fence)
         if mine:
-            await _write(connection, operation, outcome, end_n, taken_pause)
+            if taken_pause is not None:
+                await _end_taken(connection, operation.conversation, taken_pause, outcome.status)
+            await _write(connection, operation, outcome, last=end_n, close_reason=close_reason)
             await insert_batches(connection, [*ring.all_batches(), last])
         return mine
 
@@ -52,15 +58,13 @@ async def settle(operation: Operation, ring: Ring, outcome: Outcome, *, taken_pa
         ring.lose()
         raise LostFenceError
     ring.append_durable(frames)
-    services.wakeups.wake([operation.stream_id])
+    services.wakeups.wake([operation.stream_id, free(operation.conversation)])
 
 
 async def _write(
-    connection: Connection, operation: Operation, outcome: Outcome, last: int, taken_pause: str | None
+    connection: Connection, operation: Operation, outcome: Outcome, *, last: int, close_reason: str | None
 ) -> None:
     conversation = operation.conversation
-    if taken_pause is not None:
-        await _end_taken(connection, conversation, taken_pause, outcome.status)
     await messages.append(connection, conversation, outcome.messages)
     if outcome.pause is not None:
         await pauses.hold(connection, _record(operation, outcome.pause))
@@ -68,14 +72,15 @@ async def _write(
         fence=operation.fence,
         last=last,
         status=outcome.status,
-        close_reason=outcome.close_reason or ("ended" if outcome.status.closed else None),
+        close_reason=outcome.close_reason or close_reason or ("ended" if outcome.status.closed else None),
         pause_id=outcome.pause.pause_id if outcome.pause else None,
         usage=outcome.usage.to_json(),
         final_response=outcome.final_response,
         error=outcome.error,
     )
     await streams.end_operation(connection, conversation, operation.stream_id, end)
-    await inbound.finish(connection, conversation, operation.id, outcome.status.value)
+    erase = outcome.status.closed and not operation.services.policy.persistence
+    await inbound.finish(connection, conversation, operation.id, outcome.status.value, erase=erase)
 
 
 async def _end_taken(connection: Connection, conversation: UUID, pause_id: str, status: StreamStatus) -> None:
@@ -105,5 +110,6 @@ def _record(operation: Operation, pause: NewPause) -> PauseRecord:
         rationale=pause.rationale,
         snapshot=pause.snapshot.to_json(),
         requested_at=operation.services.clock.now(),
-        expires_at=None,
+        on_expiry=pause.snapshot.terms.at_expiry,
+        ttl_seconds=pause.snapshot.terms.ttl_seconds,
     )

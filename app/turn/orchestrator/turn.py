@@ -1,46 +1,46 @@
 """A turn: preparation (T1 is in its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-from app.domain.turn import OperationKind, TurnInput
-from app.store import inbound, streams
+from app.domain.persona import Persona
+from app.domain.turn import OnBusy, PauseTerms, TurnInput
+from app.store import inbound, messages, streams
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
 from app.tools.base import ToolContext
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Operation
-from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
+from app.turn.orchestrator.queue import accept_in_turn
+from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft
 from app.turn.preparation.pipeline import prepare
 
 
 async def run_turn(operation: Operation, turn: TurnInput) -> AsyncIterator[Emission]:
     """Run the turn. A refusal before T1 raises and leaves no trace; afterwards the last item is the outcome."""
     draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id)
-    prepared = await prepare(draft, phase_services(operation))
+    prepared = await prepare(draft, phase_services(operation, turn.on_busy))
     async for emission in execute(operation, prepared.gmi, gmi_input(operation, turn, prepared)):
         yield emission
 
 
-def phase_services(operation: Operation) -> PhaseServices:
+def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
     """Give the phases what they may use, with the operation's voice and its T1."""
     services = operation.services
 
-    async def accept(store: Callable[[Connection, int], Awaitable[None]], payload: dict[str, Any]) -> None:
-        async def then(connection: Connection, fence: int) -> None:
-            await store(connection, fence)
-            await streams.open_stream(
-                connection,
-                operation.conversation,
-                operation.stream_id,
-                turn_id=operation.turn_id,
-                persona_id=payload["persona_id"],
-                fence=fence,
-            )
-            await inbound.record(connection, inbound_record(operation, fence, payload))
+    async def accept(store: Store, payload: dict[str, Any]) -> None:
+        async def attempt(place: int | None, left_out: str | None) -> None:
+            async def then(connection: Connection, fence: int) -> tuple[()]:
+                await _open(connection, operation, payload, fence)
+                if left_out is not None:
+                    await messages.leave_out(connection, operation.conversation, left_out)
+                await store(connection, fence)
+                return ()
 
-        await operation.accept(operation.claim(payload["persona_id"]), then, create=True)
+            await operation.accept(operation.claim(payload["persona_id"], place), then, create=True)
+
+        await accept_in_turn(operation, on_busy, inbound_record(operation, 0, payload, status="waiting"), attempt)
 
     return PhaseServices(
         database=services.database,
@@ -51,20 +51,33 @@ def phase_services(operation: Operation) -> PhaseServices:
         tools=services.tools.registry,
         policy=services.policy,
         emit=operation.emit,
-        name=lambda gmi, persona: operation.name(gmi_instance_id=gmi, persona_id=persona),
+        name=operation.name,
         accept=accept,
     )
 
 
+async def _open(connection: Connection, operation: Operation, payload: dict[str, Any], fence: int) -> None:
+    """Store the operation and its stream. First of all, since a key in use means that nothing may be changed."""
+    await inbound.record(connection, inbound_record(operation, fence, payload))
+    await streams.open_stream(
+        connection,
+        operation.conversation,
+        operation.stream_id,
+        turn_id=operation.turn_id,
+        persona_id=payload["persona_id"],
+        fence=fence,
+    )
+
+
 def inbound_record(
-    operation: Operation, fence: int, payload: dict[str, Any], pause_id: str | None = None
+    operation: Operation, fence: int, payload: dict[str, Any], *, pause_id: str | None = None, status: str = "running"
 ) -> InboundRecord:
     """Give the row that a takeover will find."""
     return InboundRecord(
         conversation=operation.conversation,
         operation=operation.id,
-        kind=OperationKind(operation.kind),
-        status="running",
+        kind=operation.kind,
+        status=status,
         stream_id=operation.stream_id,
         turn_id=operation.turn_id,
         fence=fence,
@@ -72,6 +85,8 @@ def inbound_record(
         touched=False,
         pause_id=pause_id,
         payload=payload,
+        idempotency_key=operation.identity.idempotency_key,
+        request_hash=operation.identity.request_hash,
     )
 
 
@@ -89,8 +104,15 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         context=tool_context(operation, persona.id),
         before_effect=operation.touch,
         max_iterations=turn.options.max_tool_iterations or persona.max_tool_iterations or default,
+        terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,
     )
+
+
+def terms(turn: TurnInput, persona: Persona) -> PauseTerms:
+    """Give what holds for the turn's pauses: its own word first, then the persona's."""
+    seconds = turn.pause_ttl_seconds if turn.pause_ttl_seconds is not None else persona.pause_ttl_seconds
+    return PauseTerms(seconds, turn.on_expiry or persona.on_expiry, had_keys=bool(turn.provider_api_keys))
 
 
 def tool_context(operation: Operation, persona_id: str) -> ToolContext:

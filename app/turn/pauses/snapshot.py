@@ -5,13 +5,13 @@ the GMI ran itself. A continuation appends results and rebuilds nothing. Provide
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.domain.errors import UnavailableError
 from app.domain.messages import Message, dump, load
 from app.domain.tools import ToolSpec
-from app.domain.turn import TurnOptions
+from app.domain.turn import PauseTerms, TurnOptions
 from app.domain.usage import Usage
 
 VERSION: Final = 1
@@ -27,7 +27,7 @@ class Snapshot:
     options: TurnOptions
     usage: Usage
     sources: tuple[Mapping[str, Any], ...] = ()
-    user_context: Mapping[str, Any] | None = None
+    terms: PauseTerms = field(default_factory=PauseTerms)
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored form."""
@@ -39,7 +39,7 @@ class Snapshot:
             "options": self.options.to_json(),
             "usage": self.usage.to_json(),
             "sources": [dict(source) for source in self.sources],
-            "user_context": dict(self.user_context or {}),
+            "terms": self.terms.to_json(),
         }
 
     @classmethod
@@ -56,5 +56,5 @@ class Snapshot:
             options=TurnOptions.from_json(stored["options"]),
             usage=Usage.from_json(stored["usage"]),
             sources=tuple(stored["sources"]),
-            user_context=stored.get("user_context"),
+            terms=PauseTerms.from_json(stored["terms"]),
         )

@@ -19,7 +19,8 @@ from app.turn.gmi.base import Gmi
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas
 
-Accept = Callable[[Callable[[Connection, int], Awaitable[None]], dict[str, Any]], Awaitable[None]]
+Store = Callable[[Connection, int], Awaitable[None]]
+Accept = Callable[[Store, dict[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class PhaseServices:
     tools: ToolRegistry
     policy: TurnPolicy
     emit: Callable[[StreamChunk], None]
-    name: Callable[[str, str], None]
+    name: Callable[[str, Persona], None]
     accept: Accept
 
 

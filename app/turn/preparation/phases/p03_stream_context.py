@@ -9,5 +9,5 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     if draft.persona is None or draft.gmi is None:
         message = "phase 2 must run first"
         raise RuntimeError(message)
-    services.name(draft.gmi.instance_id, draft.persona.id)
+    services.name(draft.gmi.instance_id, draft.persona)
     services.emit(emitter.system_progress(f"{draft.persona.name} is ready.", 10, "PERSONA_READY"))

@@ -1,0 +1,55 @@
+"""Expiry: a pause whose time is over is closed, or its turn goes on without answers, with no client there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app.domain.errors import AppError, InvalidStateError
+from app.domain.pause import PauseEvent
+from app.store.database import is_lost
+from app.store.pauses import PauseRecord
+from app.turn.facade.pausing import Pausing
+
+LOOK_SECONDS: Final = 1.0
+
+
+class Expiry:
+    """Looks for pauses that ran out; every replica does, and one of them wins each pause."""
+
+    def __init__(self, pausing: Pausing, go_on: Callable[[PauseRecord], Awaitable[None]]) -> None:
+        """`go_on` continues the turn of a pause without answers."""
+        self._pausing = pausing
+        self._go_on = go_on
+        self._log = structlog.get_logger(__name__)
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - looking goes on whatever one look met
+                if not is_lost(error):
+                    self._log.exception("expiry.look_failed")
+
+    async def look(self) -> None:
+        """Resolve every pause that has run out."""
+        for conversation, pause_id in await self._pausing.expired():
+            await self._resolve(conversation, pause_id)
+
+    async def _resolve(self, conversation: UUID, pause_id: str) -> None:
+        pause = await self._pausing.find(conversation, pause_id)
+        if pause is not None and pause.on_expiry == "continue":
+            try:
+                await self._go_on(pause)
+            except InvalidStateError:
+                return
+            except AppError as error:
+                # What can't go on must not stay for ever: it is closed instead.
+                self._log.warning("expiry.can_not_continue", pause_id=pause_id, code=error.code)
+            else:
+                return
+        await self._pausing.end(conversation, pause_id, PauseEvent.EXPIRED)

@@ -1,0 +1,45 @@
+"""Idempotency keys: the same request again attaches to what it started, another one under the same key is refused."""
+
+from dataclasses import fields
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from app.domain.errors import KeyReusedError
+from app.domain.jsontext import dumps
+from app.domain.turn import OperationKind, ResultsInput, TurnInput
+from app.domain.views import Started
+from app.store import inbound
+from app.store.database import Database
+from app.turn.orchestrator.operation import Identity
+
+UNNAMED = {"provider_api_keys", "idempotency_key", "caller"}
+"""Never part of a fingerprint: secrets are not even hashed."""
+
+
+def fingerprint(request: TurnInput | ResultsInput) -> str:
+    """Give a hash of what the request asks for; two requests with the same meaning have the same one."""
+    shown = {entry.name: _plain(getattr(request, entry.name)) for entry in fields(request) if entry.name not in UNNAMED}
+    return blake2b(dumps([type(request).__name__, shown]), digest_size=16).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return value.to_json() if hasattr(value, "to_json") else value
+
+
+async def find_started(
+    database: Database, conversation: UUID, kind: OperationKind, identity: Identity
+) -> Started | None:
+    """Give the operation that the key named before; None when it names none. KeyReusedError for another request."""
+    if identity.idempotency_key is None:
+        return None
+    async with database.transaction() as connection:
+        found = await inbound.find_by_key(connection, conversation, kind, identity.idempotency_key)
+    if found is None:
+        return None
+    if found.request_hash != identity.request_hash:
+        message = "The idempotency key came with another request before; send a new key with a new request."
+        raise KeyReusedError(message, stream_id=found.stream_id)
+    return Started(found.stream_id, identity.conversation_id, found.turn_id, found.fence, replayed=True)

@@ -1,0 +1,62 @@
+"""Cancels: how an operation of this process learns that somebody wants it to end.
+
+The intent is stored, so any replica can cancel what another runs. Within a process it arrives at once; from elsewhere
+within a second, when this process looks for intents.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app.store import claims
+from app.store.claims import Running
+from app.store.database import Database, is_lost
+
+LOOK_SECONDS: Final = 1.0
+
+
+class Cancels:
+    """The operations of this process that can be cancelled, by fence."""
+
+    def __init__(self, database: Database, replica: Callable[[], UUID]) -> None:
+        """`replica` gives this process's id."""
+        self._database = database
+        self._replica = replica
+        self._by_fence: dict[int, Callable[[], None]] = {}
+        self._log = structlog.get_logger(__name__)
+
+    def register(self, fence: int, cancel: Callable[[], None]) -> None:
+        """Let the operation that holds the fence be cancelled."""
+        self._by_fence[fence] = cancel
+
+    def forget(self, fence: int) -> None:
+        """The operation has ended."""
+        self._by_fence.pop(fence, None)
+
+    def ask(self, running: Running) -> None:
+        """Cancel the operation now, if it is one of this process."""
+        cancel = self._by_fence.get(running.fence)
+        if cancel is not None:
+            cancel()
+
+    async def run(self) -> None:
+        """Look for intents for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - looking goes on whatever one look met
+                if not is_lost(error):
+                    self._log.exception("cancels.look_failed")
+
+    async def look(self) -> None:
+        """Read the intents for this process's operations once."""
+        if not self._by_fence:
+            return
+        async with self._database.transaction() as connection:
+            found = await claims.to_cancel(connection, self._replica())
+        for running in found:
+            self.ask(running)

@@ -1,0 +1,126 @@
+"""What a turn does when its conversation is busy: it is refused, waits its turn, or makes the other one give way.
+
+Waiters are rows, so order holds over all replicas, and a waiter whose process is gone blocks nobody.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from app.domain.errors import ConversationBusyError, RateLimitedError
+from app.domain.turn import OnBusy, StreamStatus
+from app.store import claims, inbound
+from app.store.claims import Running
+from app.store.inbound import InboundRecord
+from app.turn.orchestrator.ending import Reason, end_seized
+from app.turn.orchestrator.operation import Operation
+
+LOOK_SECONDS: Final = 0.25
+PATIENCE_SECONDS: Final = 2.0
+GAVE_WAY: Final = Reason(StreamStatus.CANCELLED, "interrupted")
+
+Attempt = Callable[[int | None, str | None], Awaitable[None]]
+"""Tries T1 at a place in the queue, and says which turn is to be left out of what the model is told from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A waiting turn's place, and the operation that it asked to give way, if it did."""
+
+    number: int
+    running: Running | None
+    turn_id: str | None
+
+
+async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRecord, attempt: Attempt) -> None:
+    """Have the turn accepted, now or when it is its turn.
+
+    Raises ConversationBusyError for `reject` and for an interrupting turn that a newer one replaced, and
+    RateLimitedError when too many wait.
+    """
+    try:
+        await attempt(None, None)
+    except ConversationBusyError:
+        if on_busy == "reject":
+            raise
+    else:
+        return
+    place = await _enqueue(operation, on_busy, entry)
+    operation.waits = True
+    try:
+        await _wait(operation, place, attempt)
+    finally:
+        operation.waits = False
+        if operation.ring is None:
+            # A row that stayed behind would block the queue, so this is tried until it lands.
+            await operation.services.database.insist(
+                lambda connection: inbound.leave_queue(connection, operation.conversation, operation.id),
+                give_up=lambda: operation.services.lease.is_gone(operation.replica),
+            )
+
+
+async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) -> Place:
+    longest = operation.services.policy.max_waiting_turns
+    makes_way = on_busy in {"interrupt", "rollback"}
+    running: Running | None = None
+    turn_id: str | None = None
+    async with operation.services.database.transaction() as connection:
+        await claims.lock(connection, operation.conversation)
+        if makes_way:
+            running = await claims.ask_to_cancel(connection, operation.conversation)
+        if running is not None:
+            found = await inbound.find(connection, operation.conversation, running.operation)
+            turn_id = found.turn_id if found else None
+        number = await inbound.enqueue(connection, entry, replica=operation.replica, at_head=makes_way, longest=longest)
+    if number is None:
+        message = f"{longest} turns wait for this conversation already; try again later."
+        raise RateLimitedError(message, retry_after=5)
+    if running is not None:
+        operation.services.cancels.ask(running)
+    return Place(number, running, turn_id if on_busy == "rollback" else None)
+
+
+async def _wait(operation: Operation, place: Place, attempt: Attempt) -> None:
+    now = asyncio.get_running_loop().time
+    began = now()
+    with operation.services.wakeups.watch(free(operation.conversation)) as watch:
+        while True:
+            seen = watch.changes
+            if await _try(operation, place, attempt):
+                return
+            if place.running is not None and now() - began >= PATIENCE_SECONDS:
+                await force_end(operation, place.running)
+            await watch.since(seen, LOOK_SECONDS)
+
+
+async def _try(operation: Operation, place: Place, attempt: Attempt) -> bool:
+    async with operation.services.database.transaction() as connection:
+        mine = await inbound.is_next(connection, operation.conversation, operation.id, place.number)
+    if mine is None:
+        message = "A newer turn that interrupts took the place of this one."
+        raise ConversationBusyError(message, stream_id=None)
+    if not mine:
+        return False
+    try:
+        await attempt(place.number, place.turn_id)
+    except ConversationBusyError:
+        return False
+    return True
+
+
+async def force_end(operation: Operation, running: Running) -> None:
+    """End an operation that did not give way in time: its fence goes, and its partial text is kept."""
+    services = operation.services
+    async with services.database.transaction() as connection:
+        seized = await claims.seize(connection, operation.conversation, running.operation, only_dead=False)
+        entry = await inbound.find(connection, operation.conversation, running.operation)
+        if seized is not None and entry is not None:
+            await end_seized(connection, services, seized, entry, GAVE_WAY)
+    services.wakeups.wake([running.stream_id])
+
+
+def free(conversation: UUID) -> str:
+    """Give the name under which waiters of a conversation are woken."""
+    return f"free:{conversation.hex}"
