@@ -16,7 +16,10 @@ _SHORTEST_SECRET: Final = 8
 
 
 class HttpProvider:
-    """See `app.providers.base.Provider`. `api_key` is None for a server that asks for none."""
+    """See `app.providers.base.Provider`. `api_key` is None for a server that asks for none.
+
+    `key_header` is the header for the key where it is not the dialect's own, such as Azure's `api-key`.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class HttpProvider:
         *,
         dialect: Dialect,
         headers: Mapping[str, str] | None = None,
+        key_header: str | None = None,
     ) -> None:
         self.name = name
         self._base_url = base_url.rstrip("/")
@@ -34,6 +38,7 @@ class HttpProvider:
         self._http = http
         self._dialect = dialect
         self._headers = dict(headers or {})
+        self._key_header = key_header
         self._refused: set[str] = set()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
@@ -53,7 +58,7 @@ class HttpProvider:
             call = HttpCall(
                 provider=self.name,
                 url=self._base_url + self._dialect.path(request),
-                headers={**self._dialect.headers(key), **self._headers},
+                headers={**self._key_headers(key), **self._headers},
                 body=body,
                 secrets=secrets,
                 deadline=request.deadline,
@@ -70,6 +75,11 @@ class HttpProvider:
                 self._refused.add(name)
             else:
                 return
+
+    def _key_headers(self, key: str | None) -> dict[str, str]:
+        if self._key_header is None or key is None:
+            return self._dialect.headers(key)
+        return {**self._dialect.headers(None), self._key_header: key}
 
     async def aclose(self) -> None:
         """See `Provider.aclose`; the connections belong to the HTTP module and are closed with it."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.domain.messages import Message
+from app.domain.text import clean_text
 from app.providers.base import ProviderEvent, ReasoningPiece, TextPiece
 
 REASONING_KEY: Final = "reasoning"
@@ -31,7 +32,7 @@ class ReasoningKeeper:
         elif isinstance(event, ReasoningPiece):
             if not self._open:
                 self.blocks.append({"text": "", "after": self._text, **self._source})
-            self.blocks[-1]["text"] += event.text
+            self.blocks[-1]["text"] += clean_text(event.text)
             self._open = event.signature is None
             if event.signature is not None:
                 self.blocks[-1]["signature"] = event.signature

@@ -4,30 +4,45 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.domain.errors import ProviderUnavailableError
+from app.domain.errors import ConfigurationError, ProviderUnavailableError
 from app.providers.base import Provider
-from app.providers.chat import ChatProvider
+from app.providers.catalog import CATALOG, DialectName
+from app.providers.compat import ChatCompat
+from app.providers.config import ProviderPart, ProvidersFile, compat_of, expand
 from app.providers.demo import DEMO_MODEL, DemoProvider
+from app.providers.dialect import Dialect
+from app.providers.dialects.anthropic import AnthropicDialect
+from app.providers.dialects.chat import ChatDialect
+from app.providers.dialects.gemini import GeminiDialect
+from app.providers.dialects.responses import ResponsesDialect
+from app.providers.facts import ModelFacts
 from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.provider import HttpProvider
 
-OPENAI_BASE_URL: Final = "https://api.openai.com/v1"
 SCRIPTED_MODEL: Final = f"scripted:{DEMO_MODEL}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProvidersPolicy:
-    """Which providers there are. Without a key, `openai` is there only when a base URL of one's own is set."""
+    """Which providers there are.
+
+    Those of the catalogue always are; one whose key is missing says so when it is asked for. `openai_base_url` moves
+    `openai` to a server of one's own, which may need no key. `environment` holds the keys by the names of their
+    variables, and what the file's headers refer to; the two OpenAI fields go before it.
+    """
 
     openai_api_key: str | None = field(default=None, repr=False)
     openai_base_url: str | None = None
     demo_piece_seconds: float = 0.015
     http: HttpPolicy = field(default_factory=HttpPolicy)
+    file: ProvidersFile = field(default_factory=ProvidersFile)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class ProviderRegistry:
     """Providers by name. `missing` tells for known names what to set so that they can be used.
 
-    A provider that is missing its key is still found for a request that brings one.
+    A provider that is missing its key is still found for a request that brings one. `facts` are by model id.
     """
 
     def __init__(
@@ -35,10 +50,13 @@ class ProviderRegistry:
         providers: Iterable[Provider],
         missing: Mapping[str, str] | None = None,
         http: ModelHttp | None = None,
+        *,
+        facts: Mapping[str, ModelFacts] | None = None,
     ) -> None:
         self._providers = {provider.name: provider for provider in providers}
         self._missing = dict(missing or {})
         self._http = http
+        self._facts = dict(facts or {})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -64,6 +82,15 @@ class ProviderRegistry:
             raise ProviderUnavailableError(message, provider=name)
         return provider, model
 
+    def facts(self, model_id: str) -> ModelFacts:
+        """Give what is known of a model beside how to reach it."""
+        return self._facts.get(model_id, ModelFacts())
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """Model ids that something is known of."""
+        return tuple(self._facts)
+
     async def aclose(self) -> None:
         """Close all providers and the connections that they share."""
         for provider in self._providers.values():
@@ -73,12 +100,61 @@ class ProviderRegistry:
 
 
 def build_registry(policy: ProvidersPolicy) -> ProviderRegistry:
-    """Make the providers of a process; call it inside the event loop that will use them."""
+    """Make the providers of a process; call it inside the event loop that will use them.
+
+    Raises `ConfigurationError` when the file refers to what is not set.
+    """
     http = ModelHttp(policy.http)
-    openai = ChatProvider("openai", policy.openai_base_url or OPENAI_BASE_URL, policy.openai_api_key, http)
-    missing = {}
-    if not policy.openai_api_key and not policy.openai_base_url:
-        missing["openai"] = (
-            "The model provider openai has no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own."
-        )
-    return ProviderRegistry([openai, DemoProvider(policy.demo_piece_seconds)], missing, http)
+    providers: list[Provider] = [DemoProvider(policy.demo_piece_seconds)]
+    missing: dict[str, str] = {}
+    for name in dict.fromkeys((*CATALOG, *policy.file.providers)):
+        provider, lack = _build(name, policy.file.providers.get(name, ProviderPart()), policy, http)
+        providers.append(provider)
+        if lack is not None:
+            missing[name] = lack
+    described = {
+        f"{name}:{model}": entry.facts()
+        for name, part in policy.file.providers.items()
+        for model, entry in part.models.items()
+    }
+    return ProviderRegistry(providers, missing, http, facts=described)
+
+
+def _build(name: str, part: ProviderPart, policy: ProvidersPolicy, http: ModelHttp) -> tuple[Provider, str | None]:
+    """Make one provider, and the sentence that says what it lacks, if it lacks something."""
+    known = CATALOG.get(name)
+    own_url = part.base_url or (policy.openai_base_url if name == "openai" else None)
+    base_url = own_url or (known.base_url if known else None)
+    if base_url is None:
+        message = f"The provider {name} needs a base_url."
+        raise ConfigurationError(message)
+    variable = part.api_key_env or (known.key_variable if known else None)
+    key = policy.environment.get(variable) if variable is not None else None
+    if name == "openai" and part.api_key_env is None:
+        key = policy.openai_api_key or key
+    place = f"The provider {name}"
+    provider = HttpProvider(
+        name,
+        base_url,
+        key,
+        http,
+        dialect=_dialect(part.dialect or (known.dialect if known else "chat"), compat_of(part, base_url)),
+        headers={header: expand(text, policy.environment, place) for header, text in part.headers.items()},
+        key_header=part.key_header,
+    )
+    if key or variable is None or (own_url is not None and part.api_key_env is None):
+        return provider, None
+    other = ", or OPENAI_BASE_URL for a server of your own" if name == "openai" else ""
+    return provider, f"The model provider {name} has no API key: set {variable}{other}."
+
+
+def _dialect(name: DialectName, compat: ChatCompat) -> Dialect:
+    match name:
+        case "chat":
+            return ChatDialect(compat)
+        case "responses":
+            return ResponsesDialect()
+        case "anthropic":
+            return AnthropicDialect()
+        case "gemini":
+            return GeminiDialect()

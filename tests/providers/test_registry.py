@@ -13,7 +13,7 @@ async def test_the_scripted_model_is_always_there() -> None:
     provider, model = registry.resolve(SCRIPTED_MODEL)
 
     assert (provider.name, model) == ("scripted", "demo")
-    assert registry.names == ("scripted",)
+    assert set(registry.names) == {"scripted", "ollama"}
     await registry.aclose()
 
 
@@ -34,10 +34,23 @@ async def test_openai_without_a_key_tells_what_to_set_unless_the_request_brings_
 async def test_a_key_or_an_address_of_ones_own_makes_openai_usable(policy: ProvidersPolicy) -> None:
     registry = build_registry(policy)
 
-    assert set(registry.names) == {"openai", "scripted"}
+    assert set(registry.names) == {"openai", "scripted", "ollama"}
     assert registry.resolve("openai:gpt-5")[0].name == "openai"
     assert "sk-1234567890" not in repr(policy)
     await registry.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("anthropic", "ANTHROPIC_API_KEY"), ("gemini", "GEMINI_API_KEY"), ("groq", "GROQ_API_KEY")]
+)
+async def test_providers_that_are_known_by_name_need_only_their_key(name: str, variable: str) -> None:
+    without, given = build_registry(ProvidersPolicy()), build_registry(ProvidersPolicy(environment={variable: "k"}))
+
+    with pytest.raises(ProviderUnavailableError, match=f"set {variable}"):
+        without.resolve(f"{name}:m")
+    assert given.resolve(f"{name}:m")[0].name == name
+    await without.aclose()
+    await given.aclose()
 
 
 def test_a_model_may_hold_colons() -> None:
