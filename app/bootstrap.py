@@ -8,17 +8,18 @@ from pathlib import Path
 import structlog
 
 from app.domain.clock import SystemClock
-from app.domain.policy import LeasePolicy, TurnPolicy
+from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
 from app.providers.http import HttpPolicy
 from app.providers.registry import ProviderRegistry, ProvidersPolicy, build_registry
 from app.settings import Settings
 from app.store.database import Database
 from app.store.embedded import EmbeddedPostgres
 from app.store.migrate import check_current, upgrade_async
+from app.store.notify import ListenBus, LookBus
 from app.streaming.log import LogWriter
 from app.streaming.ring import Rings
 from app.streaming.tail import Tail
-from app.streaming.wakeups import Wakeups
+from app.streaming.wakeups import Bus, Wakeups
 from app.tools.builtin.current_time import CurrentTime
 from app.tools.executor import ToolExecutor
 from app.tools.registry import ToolRegistry
@@ -27,6 +28,7 @@ from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.service import AgentRuntime
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas, load_personas
+from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.takeover import Takeover
@@ -84,8 +86,9 @@ def build(
     manager that gives out the runtime's own GMI.
     """
     clock = SystemClock()
-    database = Database(url, pool_size=settings.database_pool_size)
-    rings, wakeups = Rings(), Wakeups()
+    pooled = settings.database_pooler == "transaction"
+    database = Database(url, pool_size=settings.database_pool_size, pooled=pooled)
+    rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
     providers = providers or build_registry(_providers_policy(settings))
     tools = ToolExecutor(ToolRegistry([CurrentTime(clock)]), timeout=settings.tool_timeout_seconds)
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
@@ -96,6 +99,7 @@ def build(
         log=LogWriter(database, rings, interval=settings.flush_milliseconds / 1000, wakeups=wakeups),
         wakeups=wakeups,
         lease=lease,
+        cancels=Cancels(database, lambda: lease.id),
         clock=clock,
         providers=providers,
         personas=Personas(personas, default_id=settings.default_persona_id),
@@ -105,8 +109,16 @@ def build(
         policy=_turn_policy(settings),
     )
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4))
-    tail = Tail(database, rings, wakeups, heartbeat=settings.heartbeat_seconds)
+    heartbeat = settings.heartbeat_seconds
+    tail = Tail(database, rings, wakeups, heartbeat=heartbeat, may_send=lambda: lease.is_fresh)
     return AgentRuntime(services, tail, Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds))
+
+
+def _bus(settings: Settings, url: str, database: Database) -> Bus:
+    if settings.wakeups == "poll":
+        return LookBus(database)
+    direct = settings.listen_database_url
+    return ListenBus(direct.get_secret_value() if direct is not None else url)
 
 
 def _turn_policy(settings: Settings) -> TurnPolicy:
@@ -114,10 +126,23 @@ def _turn_policy(settings: Settings) -> TurnPolicy:
         default_model=settings.chosen_model,
         max_tool_iterations=settings.max_tool_call_iterations,
         turn_timeout=settings.turn_timeout_seconds,
-        history_limit=settings.max_history_length_messages,
-        history_head=settings.messages_to_keep_verbatim_head,
+        history=_history_policy(settings),
         persistence=settings.enable_conversational_persistence,
         max_result_bytes=settings.max_result_bytes,
+        max_waiting_turns=settings.max_waiting_turns,
+    )
+
+
+def _history_policy(settings: Settings) -> HistoryPolicy:
+    return HistoryPolicy(
+        limit=settings.max_history_length_messages,
+        head=settings.messages_to_keep_verbatim_head,
+        tail=settings.messages_to_keep_verbatim_tail,
+        chunk=settings.summarization_chunk_size,
+        summarize_at_limit=settings.enable_automatic_summarization,
+        summary=settings.rolling_summary_compaction.policy(),
+        context_windows=settings.context_windows,
+        default_window=settings.default_context_window,
     )
 
 

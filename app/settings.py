@@ -12,7 +12,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
@@ -129,6 +138,14 @@ class Settings(BaseSettings):
         default=None, validation_alias="DATABASE_URL", description="A Postgres to use instead of the embedded one."
     )
     database_pool_size: int = Field(default=10, ge=2, le=1000, description="Connections that a process may hold.")
+    database_pooler: Literal["none", "transaction"] = Field(
+        default="none",
+        description="`transaction` when DATABASE_URL leads to a pooler such as PgBouncer in transaction mode.",
+    )
+    listen_database_url: SecretStr | None = Field(
+        default=None,
+        description="The same database without a pooler, for LISTEN; when not set, DATABASE_URL is used.",
+    )
     auto_migrate: bool | None = Field(
         default=None, description="Migrate at start; when not set, only the embedded Postgres is migrated."
     )
@@ -211,8 +228,20 @@ class Settings(BaseSettings):
     heartbeat_seconds: Seconds = Field(default=15, description="Silence after which a stream sends a comment.")
     flush_milliseconds: Seconds = Field(default=50, le=1000, description="How often new events are stored.")
     event_retention_hours: Seconds = Field(default=24, description="How long a closed stream can be replayed.")
+    wakeups: Literal["pg", "poll"] = Field(
+        default="pg", description="How processes tell each other of new events: LISTEN and NOTIFY, or by looking."
+    )
+    blocked_send_seconds: Seconds = Field(
+        default=60, description="How long a reader may take nothing before it is cut."
+    )
+    max_readers_per_stream: int = Field(default=2000, ge=1, description="Readers of one stream in one process.")
+    max_readers_per_user: int = Field(default=500, ge=1, description="Open event streams of one user in one process.")
+    max_readers: int = Field(default=10_000, ge=1, description="Open event streams in one process.")
     lease_renew_seconds: Seconds = Field(default=3, description="How often a process says that it is alive.")
     lease_seconds: Seconds = Field(default=10, description="Silence after which others take over its operations.")
+    max_reruns: int = Field(
+        default=4, ge=1, description="Operations of processes that have gone that one process runs again at a time."
+    )
     drain_grace_seconds: float = Field(
         default=30, ge=0, description="How long running operations and their readers may go on after SIGTERM."
     )

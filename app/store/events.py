@@ -6,12 +6,15 @@ from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.views import Cursor
 from app.store.database import Connection, Database
 from app.store.tables import stream_events
+
+FLUSH_SECONDS: Final = 5.0
+"""Longest wait for one statement of the log; its outcome is unknown then, and the same batch is written again."""
 
 
 class StoredBatch(Protocol):
@@ -72,6 +75,7 @@ async def flush(database: Database, batches: Sequence[StoredBatch]) -> list[Flus
             [batch.first_n for batch in batches],
             [batch.last_n for batch in batches],
             [batch.frames for batch in batches],
+            timeout=FLUSH_SECONDS,
         )
         fences: dict[UUID, int] = {row["id"]: row["fence"] for row in rows}
         absent = [batch.conversation for batch in batches if batch.conversation not in fences]
@@ -115,16 +119,36 @@ class Stored:
 
 
 async def read_after(
-    connection: Connection, conversation: UUID, stream_id: str, cursor: Cursor, limit: int
+    connection: Connection,
+    conversation: UUID,
+    stream_id: str,
+    cursor: Cursor,
+    *,
+    limit: int,
+    most_bytes: int | None = None,
 ) -> list[Stored]:
-    """Give the next batches that hold an event behind the cursor, in order of (fence, n)."""
+    """Give the next batches that hold an event behind the cursor, in order of (fence, n).
+
+    At most `limit` of them, and none behind the first that goes beyond `most_bytes`.
+    """
     events = stream_events.c
-    query = (
-        select(events.fence, events.first_n, events.last_n, events.frames)
-        .where(events.conversation == conversation, events.stream_id == stream_id)
-        .where(tuple_(events.fence, events.last_n) > (cursor.fence, cursor.n))
-        .order_by(events.fence, events.first_n)
+    mine = (events.conversation == conversation, events.stream_id == stream_id)
+    # The batch that the cursor stands in may hold more behind it. Starting there keeps a look at a long stream short.
+    standing = select(func.max(events.first_n)).where(*mine, events.fence == cursor.fence, events.first_n <= cursor.n)
+    start = func.coalesce(standing.scalar_subquery(), 0)
+    order = (events.fence, events.first_n)
+    size = func.octet_length(events.frames)
+    before = (func.sum(size).over(order_by=order) - size).label("before")
+    found = (
+        select(events.fence, events.first_n, events.last_n, events.frames, before)
+        .where(*mine, tuple_(*order) >= tuple_(cursor.fence, start))
+        .where(or_(events.fence > cursor.fence, events.last_n > cursor.n))
+        .order_by(*order)
         .limit(limit)
+        .subquery()
     )
-    rows = await connection.execute(query)
+    query = select(found.c.fence, found.c.first_n, found.c.last_n, found.c.frames)
+    if most_bytes is not None:
+        query = query.where(found.c.before < most_bytes)
+    rows = await connection.execute(query.order_by(found.c.fence, found.c.first_n))
     return [Stored(row.fence, row.first_n, row.last_n, row.frames) for row in rows]

@@ -9,14 +9,18 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.domain.chunks import StreamChunk
-from app.domain.jsontext import dumps
+from app.domain.jsontext import dumps, loads
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 
 PING: Final = b": ping\n\n"
 OPENING: Final = b": ok\n\n"
+RETRY: Final = b"retry: 1000\n\n"
+"""Tells an `EventSource` how soon to come back, in milliseconds."""
+
 SEPARATOR: Final = b"\n\n"
 _END_MARK: Final = b"\nevent: end\n"
+_DATA: Final = b"\ndata: "
 _END_REACH: Final = 60
 """The mark of an `end` frame lies within this many bytes: an id is two numbers of at most 19 digits."""
 
@@ -59,6 +63,11 @@ def encode_end(fence: int, n: int, status: StreamStatus, extra: Mapping[str, Any
 def is_end(frame: bytes) -> bool:
     """Tell whether a frame is an operation's last one."""
     return frame.find(_END_MARK, 0, _END_REACH) > 0
+
+
+def end_status(frame: bytes) -> StreamStatus | None:
+    """Give how a frame says that its operation ended; None for any other frame."""
+    return StreamStatus(loads(frame[frame.index(_DATA) + len(_DATA) :])["status"]) if is_end(frame) else None
 
 
 def split(frames: bytes) -> Iterator[bytes]:

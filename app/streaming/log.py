@@ -11,6 +11,7 @@ from app.streaming.ring import Batch, Ring, Rings
 from app.streaming.wakeups import Wakeups
 
 _PAUSE_AFTER_LOSS: Final = 0.25
+_PAUSE_AFTER_FAULT: Final = 1.0
 
 
 class LogWriter:
@@ -30,8 +31,7 @@ class LogWriter:
         self._interval = interval
         self._wakeups = wakeups
         self._log = structlog.get_logger(__name__)
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._flushing = asyncio.Lock()
 
     async def run(self) -> None:
         """Write for ever; a database that is away is tried again, and frames wait."""
@@ -47,41 +47,54 @@ class LogWriter:
     async def seal(self, ring: Ring) -> None:
         """Keep the ring out of later flushes, and wait for the one in flight: its operation takes the rest along."""
         ring.sealed = True
-        await self._idle.wait()
+        async with self._flushing:
+            return
 
     async def flush(self) -> None:
         """Write what there is. A batch whose outcome is unknown stays the same and is written again."""
-        due = [ring for ring in self._rings.all() if not ring.sealed and not ring.lost]
-        pairs = [(ring, batch) for ring in due if (batch := ring.next_batch()) is not None]
-        if not pairs:
-            return
-        self._idle.clear()
-        try:
-            await self._write(pairs)
-        finally:
-            self._idle.set()
-        self._wakeups.wake(ring.stream_id for ring, _ in pairs)
+        async with self._flushing:
+            now = asyncio.get_running_loop().time()
+            due = [ring for ring in self._rings.all() if not (ring.sealed or ring.lost or ring.retry_at > now)]
+            pairs = [(ring, batch) for ring in due if (batch := ring.next_batch()) is not None]
+            # What failed by itself before is tried by itself: it would take the others' statement with it.
+            sound = [pair for pair in pairs if not pair[0].retry_at]
+            if sound:
+                await self._write(sound)
+            for pair in pairs:
+                if pair[0].retry_at:
+                    await self._write_alone(pair)
 
     async def _write(self, pairs: list[tuple[Ring, Batch]]) -> None:
         try:
             outcomes = await flush(self._database, [batch for _, batch in pairs])
         except Exception as error:
-            if len(pairs) == 1 or is_lost(error):
+            if is_lost(error):
                 raise
-            # One stream's content may be what failed: the others must not wait for it.
             for pair in pairs:
                 await self._write_alone(pair)
             return
+        self._note(pairs, outcomes)
+
+    async def _write_alone(self, pair: tuple[Ring, Batch]) -> None:
+        ring, batch = pair
+        try:
+            outcomes = await flush(self._database, [batch])
+        except Exception as error:
+            if is_lost(error):
+                raise
+            if not ring.retry_at:
+                self._log.exception("event_log.stream_failed", stream_id=ring.stream_id)
+            ring.retry_at = asyncio.get_running_loop().time() + _PAUSE_AFTER_FAULT
+            return
+        ring.retry_at = 0.0
+        self._note([pair], outcomes)
+
+    def _note(self, pairs: list[tuple[Ring, Batch]], outcomes: list[Flushed]) -> None:
+        """Learn what became of the batches, and wake the readers of those streams that have grown or were lost."""
         for (ring, batch), outcome in zip(pairs, outcomes, strict=True):
             if outcome is Flushed.WRITTEN:
                 ring.mark_durable(batch.last_n)
             elif outcome is Flushed.LOST:
                 ring.lose()
-
-    async def _write_alone(self, pair: tuple[Ring, Batch]) -> None:
-        try:
-            await self._write([pair])
-        except Exception as error:
-            if is_lost(error):
-                raise
-            self._log.exception("event_log.stream_failed", stream_id=pair[0].stream_id)
+        told = zip(pairs, outcomes, strict=True)
+        self._wakeups.wake(ring.stream_id for (ring, _), outcome in told if outcome is not Flushed.SKIPPED)

@@ -1,6 +1,6 @@
 """A ring: the frames of one running operation, in memory, for the readers of this process.
 
-There is no queue per reader. A reader holds a cursor, wakes when the ring grows, and takes all that is there. The ring
+There is no queue per reader. A reader holds a cursor, wakes when the ring grows, and takes what is there. The ring
 never drops a frame that is not durable; what is durable and old goes first, and a reader that needs it reads the
 database.
 """
@@ -14,6 +14,12 @@ from uuid import UUID
 
 KEPT_BYTES: Final = 1 << 20
 UNWRITTEN_BYTES: Final = 4 << 20
+PIECE_BYTES: Final = 64 << 10
+"""About how much a reader takes at once: what a slow socket holds in memory is bounded by it."""
+
+FEW_READERS: Final = 32
+GATHER_SECONDS: Final = 0.05
+"""Up to so many readers are woken by every frame; more of them are woken once in this time, as by a flush."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +52,12 @@ class Ring:
         self.closed = False
         self.lost = False
         self.in_flight: Batch | None = None
+        self.retry_at = 0.0
         self._frames: deque[bytes] = deque()
         self._kept = 0
         self._unwritten = 0
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._grown = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -74,7 +83,7 @@ class Ring:
             self._push(frame)
             self._unwritten += len(frame)
         self.mark_durable(self.last_n)
-        self._wake()
+        self.nudge()
 
     async def room(self) -> None:
         """Wait until the ring may take more: at its bound, the provider is read no further."""
@@ -93,7 +102,7 @@ class Ring:
         return [batch for batch in (flying, rest) if batch is not None]
 
     def _batch_after(self, n: int) -> Batch | None:
-        frames = self.after(n) or []
+        frames = list(islice(self._frames, n + 1 - self.first_n, None))
         if not frames:
             return None
         return Batch(self.conversation, self.stream_id, self.fence, n + 1, self.last_n, b"".join(frames))
@@ -113,36 +122,57 @@ class Ring:
             self._room.set()
 
     def after(self, n: int) -> list[bytes] | None:
-        """Give the frames behind `n`; None when the ring no longer holds the next one."""
+        """Give the next frames behind `n`, about `PIECE_BYTES` of them; None when the ring no longer holds the next."""
         if n + 1 < self.first_n:
             return None
-        start = n + 1 - self.first_n
-        return list(self._frames) if start == 0 else [self._frames[i] for i in range(start, len(self._frames))]
+        frames: list[bytes] = []
+        size = 0
+        for place in range(n + 1 - self.first_n, len(self._frames)):
+            frames.append(self._frames[place])
+            size += len(frames[-1])
+            if size >= PIECE_BYTES:
+                break
+        return frames
 
     async def grown(self, n: int) -> None:
-        """Wait until there is a frame behind `n`, or the ring is closed or lost."""
-        while self.last_n <= n and not self.closed and not self.lost:
+        """Wait until there may be a frame behind `n`, or the ring is closed or lost; may return for nothing."""
+        if self.last_n > n or self.closed or self.lost:
+            return
+        self._waiting += 1
+        try:
             await self._grown.wait()
+        finally:
+            self._waiting -= 1
 
     def close(self) -> None:
         """No frame will follow."""
         self.closed = True
         self._room.set()
-        self._wake()
+        self.nudge()
 
     def lose(self) -> None:
         """The fence is gone: readers go on from the database, the operation stops at its next frame."""
         self.lost = True
         self._room.set()
-        self._wake()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Wake all readers now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        grown, self._grown = self._grown, asyncio.Event()
+        grown.set()
 
     def _push(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._kept += len(frame)
 
     def _wake(self) -> None:
-        grown, self._grown = self._grown, asyncio.Event()
-        grown.set()
+        if self._waiting <= FEW_READERS:
+            self.nudge()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.nudge)
 
 
 class Rings:

@@ -1,48 +1,83 @@
 """Reading a stream: what is stored, then what is running, until an operation's end.
 
 A reader holds a cursor and nothing else. It reads the ring of an operation that runs in this process, and the
-database for everything else: what is old, what runs elsewhere, what was taken over.
+database for everything else: what is old, what runs elsewhere, what was taken over. While the database is away it
+waits, and its heartbeats go on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from app.domain.errors import MalformedError
+from app.domain.errors import DatabaseError, MalformedError
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 from app.store.database import Database
-from app.store.events import Stored, read_after
-from app.store.streams import StreamRecord, find_stream
-from app.streaming.frames import OPENING, PING, cursor_of, is_end, split
-from app.streaming.ring import Ring, Rings
-from app.streaming.wakeups import Wakeups
+from app.store.events import Stored
+from app.store.streams import StreamRecord
+from app.streaming.frames import OPENING, PING, RETRY, cursor_of, end_status, is_end, split
+from app.streaming.reads import Reads
+from app.streaming.ring import PIECE_BYTES, Ring, Rings
+from app.streaming.wakeups import Wakeups, Watch
 
-BATCHES: Final = 200
 POLL_SECONDS: Final = 1.0
+LEAST_PATIENCE: Final = 1.0
+"""A heartbeat comes early rather than break into a read of the database shortly before it is due."""
 
 
 class CutError(Exception):
     """The response can't be finished: the connection must be reset, so that nobody takes it for complete."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a reader reads: one operation (up to the `end` of `until` or of whoever took it over), or a whole stream."""
+
+    conversation: UUID
+    stream_id: str
+    until: int | None
+    follow: bool
+
+    def is_over(self, record: StreamRecord, cursor: Cursor) -> bool:
+        """Tell whether nothing follows the cursor, and nothing will while the reader stays."""
+        if self.until is None and self.follow and record.status is StreamStatus.PAUSED:
+            return False
+        return record.finished(cursor)
+
+    def stop_in(self, frames: list[bytes]) -> int | None:
+        """Give how many of the frames are to be sent when one of them is the last; None when none is."""
+        for index, frame in enumerate(frames):
+            if is_end(frame):
+                closed = self.until is None and end_status(frame) is not StreamStatus.PAUSED
+                if closed or (self.until is not None and cursor_of(frame).fence >= self.until):
+                    return index + 1
+        return None
+
+
 class Tail:
     """Opens readers. Heartbeats are comments after `heartbeat` seconds of silence."""
 
-    def __init__(self, database: Database, rings: Rings, wakeups: Wakeups, *, heartbeat: float) -> None:
-        """Keep what readers share."""
-        self._database = database
+    def __init__(
+        self, database: Database, rings: Rings, wakeups: Wakeups, *, heartbeat: float, may_send: Callable[[], bool]
+    ) -> None:
+        """`may_send` tells whether this process still holds what its rings say; if not, only what is stored is read."""
+        self.reads = Reads(database)
         self._rings = rings
         self._wakeups = wakeups
         self._heartbeat = heartbeat
+        self._may_send = may_send
+        self._hinted = False
+        self._cut = False
 
-    async def operation(self, conversation: UUID, stream_id: str, fence: int) -> AsyncIterator[bytes]:
-        """Give one operation's frames, from its first to its `end` (or that of whoever took it over)."""
-        async for frames in self._read(conversation, stream_id, Cursor(fence, 0), until=fence, follow=False):
-            yield frames
+    def operation(
+        self, conversation: UUID, stream_id: str, fence: int, after: Cursor | None = None
+    ) -> AsyncIterator[bytes]:
+        """Give one operation's frames, from its first (or a cursor) to its `end`, or that of whoever took it over."""
+        return self._read(_Scope(conversation, stream_id, until=fence, follow=False), after or Cursor(fence, 0))
 
-    async def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncIterator[bytes] | None:
+    def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncIterator[bytes] | None:
         """Give what follows the cursor, up to the stream's last `end`; None when nothing follows and nothing will.
 
         With `follow` the reader stays open over a held pause. Raises MalformedError for a fence that the stream never
@@ -52,100 +87,123 @@ class Tail:
             message = f"No operation of this stream had the fence {cursor.fence}; the event id is of another stream."
             raise MalformedError(message)
         start = cursor or Cursor(0, 0)
-        if record.finished(start) and not (follow and not record.status.closed):
-            return None
-        return self._replay(record, start, follow=follow)
+        scope = _Scope(record.conversation, record.stream_id, until=None, follow=follow)
+        return None if scope.is_over(record, start) else self._replay(scope, start)
 
-    async def _replay(self, record: StreamRecord, start: Cursor, *, follow: bool) -> AsyncIterator[bytes]:
+    def hint(self) -> None:
+        """Tell all readers, now and from now on, how soon to come back once they are cut."""
+        self._hinted = True
+        self._nudge()
+
+    def cut(self) -> None:
+        """Cut all readers: this process serves no more."""
+        self._cut = True
+        self._nudge()
+
+    def _nudge(self) -> None:
+        for ring in self._rings.all():
+            ring.nudge()
+        self._wakeups.nudge()
+
+    async def _replay(self, scope: _Scope, start: Cursor) -> AsyncIterator[bytes]:
         yield OPENING
-        async for frames in self._read(record.conversation, record.stream_id, start, until=None, follow=follow):
+        async for frames in self._read(scope, start):
             yield frames
 
-    async def _read(
-        self, conversation: UUID, stream_id: str, cursor: Cursor, *, until: int | None, follow: bool
-    ) -> AsyncIterator[bytes]:
-        silence = 0.0
-        while True:
-            ring = self._rings.find(stream_id)
-            frames = self._from_ring(ring, cursor)
-            if frames is None:
-                record, stored = await self._from_database(conversation, stream_id, cursor)
-                frames = [frame for batch in stored for frame in _behind(batch, cursor)]
-                if not frames and record is not None and self._over(record, cursor, until=until, follow=follow):
+    async def _read(self, scope: _Scope, cursor: Cursor) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._heartbeat
+        patience = min(LEAST_PATIENCE, self._heartbeat / 2)
+        ring: Ring | None = None
+        hinted = False
+        with self._wakeups.watch(scope.stream_id) as watch:
+            while True:
+                if self._cut:
+                    raise CutError
+                if self._hinted and not hinted:
+                    hinted = True
+                    yield RETRY
+                seen = watch.changes
+                ring = self._ring_at(ring, scope.stream_id, cursor)
+                frames, place, over = await self._next(scope, ring, cursor, due - loop.time())
+                if frames:
+                    stop = scope.stop_in(frames)
+                    for piece in _pieces(frames[:stop]):
+                        yield piece
+                    if stop is not None:
+                        return
+                    place = cursor_of(frames[-1])
+                    due = loop.time() + self._heartbeat
+                elif over:
                     return
-                ring = self._next_ring(ring, cursor, caught_up=not frames)
-                if ring is not None and not frames:
-                    cursor = Cursor(ring.fence, 0)
-                    continue
-            if frames:
-                silence = 0.0
-                stop = _stop(frames, until)
-                yield b"".join(frames[:stop])
-                if stop is not None:
-                    return
-                cursor = cursor_of(frames[-1])
-            else:
-                waited = await self._wait(ring, stream_id, cursor, self._heartbeat - silence)
-                silence += waited
-                if silence >= self._heartbeat:
-                    silence = 0.0
+                elif place == cursor:
+                    await self._wait(ring, watch, seen, due - loop.time(), cursor)
+                cursor = place
+                if loop.time() >= due - patience:
                     yield PING
+                    due = loop.time() + self._heartbeat
 
-    def _from_ring(self, ring: Ring | None, cursor: Cursor) -> list[bytes] | None:
-        """Give the ring's frames behind the cursor; None when they must come from the database."""
-        if ring is None or ring.lost or ring.fence != cursor.fence:
+    def _ring_at(self, ring: Ring | None, stream_id: str, cursor: Cursor) -> Ring | None:
+        """Give the ring that the cursor stands in; one that was read so far is read to its end, also when it closed."""
+        if not self._may_send():
             return None
-        frames = ring.after(cursor.n)
-        return None if frames == [] and ring.closed else frames
+        for known in (ring, self._rings.find(stream_id)):
+            if known is not None and not known.lost and known.fence == cursor.fence:
+                return known
+        return None
 
-    def _next_ring(self, ring: Ring | None, cursor: Cursor, *, caught_up: bool) -> Ring | None:
-        """Give the ring to go on with, once all that older operations left has been read."""
-        usable = ring is not None and not ring.lost and ring.fence > cursor.fence and caught_up
-        return ring if usable else None
-
-    async def _from_database(
-        self, conversation: UUID, stream_id: str, cursor: Cursor
-    ) -> tuple[StreamRecord | None, list[Stored]]:
-        # The status is read first: what it calls ended has all its events behind it already.
-        async with self._database.transaction() as connection:
-            record = await find_stream(connection, conversation, stream_id)
-            stored = await read_after(connection, conversation, stream_id, cursor, BATCHES)
+    async def _next(
+        self, scope: _Scope, ring: Ring | None, cursor: Cursor, seconds: float
+    ) -> tuple[list[bytes], Cursor, bool]:
+        """Give the frames behind the cursor, the cursor (in a younger ring perhaps), and whether it is all over."""
+        if ring is not None:
+            frames = ring.after(cursor.n)
+            if frames or (frames is not None and not ring.closed):
+                return frames, cursor, False
+        younger = self._rings.find(scope.stream_id)
+        try:
+            async with asyncio.timeout(seconds):
+                record, stored = await self.reads.after(scope.conversation, scope.stream_id, cursor)
+        except (DatabaseError, TimeoutError):
+            return [], cursor, False
         if record is None:
             raise CutError
-        return record, stored
+        frames = list(_behind(stored, cursor))
+        if not frames and younger is not None and not younger.lost and younger.fence > cursor.fence:
+            # It was there before the read, so all that older operations left has been read.
+            return [], Cursor(younger.fence, 0), False
+        return frames, cursor, not frames and scope.is_over(record, cursor)
 
-    def _over(self, record: StreamRecord, cursor: Cursor, *, until: int | None, follow: bool) -> bool:
-        if until is None and follow and record.status is StreamStatus.PAUSED:
-            return False
-        return record.finished(cursor)
-
-    async def _wait(self, ring: Ring | None, stream_id: str, cursor: Cursor, longest: float) -> float:
-        """Wait until there may be more; give the seconds that count as silence."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        if ring is not None and not ring.lost and ring.fence == cursor.fence:
-            try:
-                async with asyncio.timeout(longest):
-                    await ring.grown(cursor.n)
-            except TimeoutError:
-                return longest
-        else:
-            await self._wakeups.wait(stream_id, min(POLL_SECONDS, longest))
-        return loop.time() - began
+    async def _wait(self, ring: Ring | None, watch: Watch, seen: int, seconds: float, cursor: Cursor) -> None:
+        """Wait until there may be more, at most `seconds`."""
+        if ring is None or ring.lost or ring.closed:
+            await watch.since(seen, min(POLL_SECONDS, max(0.0, seconds)))
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await ring.grown(cursor.n)
+        except TimeoutError:
+            return
 
 
-def _behind(batch: Stored, cursor: Cursor) -> list[bytes]:
-    """Give a batch's frames that lie behind the cursor."""
-    if batch.fence > cursor.fence or batch.first_n > cursor.n:
-        return list(split(batch.frames))
-    return [frame for frame in split(batch.frames) if cursor_of(frame) > cursor]
+def _behind(stored: list[Stored], cursor: Cursor) -> Iterator[bytes]:
+    """Give the stored frames that lie behind the cursor."""
+    for batch in stored:
+        whole = batch.fence > cursor.fence or batch.first_n > cursor.n
+        for frame in split(batch.frames):
+            if whole or cursor_of(frame) > cursor:
+                yield frame
 
 
-def _stop(frames: list[bytes], until: int | None) -> int | None:
-    """Give how many frames to send when one of them ends the operation that is read; None when none does."""
-    if until is None:
-        return None
-    for index, frame in enumerate(frames):
-        if is_end(frame) and cursor_of(frame).fence >= until:
-            return index + 1
-    return None
+def _pieces(frames: list[bytes]) -> Iterator[bytes]:
+    """Join frames to pieces of about `PIECE_BYTES`."""
+    piece: list[bytes] = []
+    size = 0
+    for frame in frames:
+        piece.append(frame)
+        size += len(frame)
+        if size >= PIECE_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)

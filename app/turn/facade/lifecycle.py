@@ -31,6 +31,7 @@ class Lifecycle:
         await self._services.lease.start()
         self._beside.start(self._services.lease.run(), "lease")
         self._beside.start(self._services.log.run(), "event log")
+        self._beside.start(self._services.wakeups.run(), "wake-ups")
         self._beside.start(self._takeover.run(), "takeover")
         self._beside.start(self._services.cancels.run(), "cancels")
         self._open = True

@@ -79,7 +79,7 @@ async def end_seized(
 
 async def partial_text(connection: Connection, entry: InboundRecord) -> str:
     """Give the text that the operation's readers could have, as far as it is durable."""
-    stored = await read_after(connection, entry.conversation, entry.stream_id, Cursor(entry.fence, 0), BATCHES)
+    stored = await read_after(connection, entry.conversation, entry.stream_id, Cursor(entry.fence, 0), limit=BATCHES)
     frames = (frame for batch in stored if batch.fence == entry.fence for frame in split(batch.frames))
     deltas = (frame for frame in frames if DELTA in frame)
     return "".join(loads(frame[frame.index(DATA) + len(DATA) :])["text_delta"] for frame in deltas)
