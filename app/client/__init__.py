@@ -1,0 +1,9 @@
+"""A Python client of the HTTP interface, for hosts: turns as events, and a helper that runs a host's tools.
+
+It needs nothing else of the runtime, so a host may live in another process or on another machine.
+"""
+
+from app.client.connection import Connection, Event, RefusedError
+from app.client.tools import HostTool, ToolMissingError, run_turn_with_tools
+
+__all__ = ["Connection", "Event", "HostTool", "RefusedError", "ToolMissingError", "run_turn_with_tools"]
