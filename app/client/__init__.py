@@ -3,7 +3,8 @@
 It needs nothing else of the runtime, so a host may live in another process or on another machine.
 """
 
-from app.client.connection import Connection, Event, RefusedError
+from app.client.connection import Connection, RefusedError
+from app.client.events import Event
 from app.client.tools import HostTool, ToolMissingError, run_turn_with_tools
 
 __all__ = ["Connection", "Event", "HostTool", "RefusedError", "ToolMissingError", "run_turn_with_tools"]

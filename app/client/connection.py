@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Final, Self
@@ -105,7 +105,7 @@ class Connection:
                     raise
             await asyncio.sleep(FIRST_PAUSE * 2**failures if failures else 0)
 
-    async def _post(self, path: str, body: Mapping[str, Any], key: str, last: str | None) -> AsyncIterator[Event]:
+    async def _post(self, path: str, body: Mapping[str, Any], key: str, last: str | None) -> AsyncGenerator[Event]:
         headers = {**self._headers, "Accept": "text/event-stream", "Idempotency-Key": key}
         if last is not None:
             headers["Last-Event-ID"] = last
