@@ -117,7 +117,7 @@ async def run_again(connection: Connection, conversation: UUID, stream_id: str, 
 def _with(fence: int) -> ColumnElement[Any]:
     """Give the stream's fences with this one: a stream that was taken over has several of one operation."""
     known = streams.c.fences
-    return case((known.contains([fence]), known), else_=func.array_append(known, fence))
+    return case((func.array_position(known, fence).is_not(None), known), else_=func.array_append(known, fence))
 
 
 @dataclass(frozen=True, slots=True)
