@@ -27,6 +27,9 @@ class ChatCompat:
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
     """Fields that may hold reasoning; the first one that a delta has is read, never two."""
 
+    think_tags: bool = False
+    """Take `<think>…</think>` out of the content and read it as reasoning."""
+
     replay_extra_content: bool = False
     """Send back `extra_content` of calls (Gemini's thought signatures through its OpenAI endpoint)."""
 

@@ -7,7 +7,7 @@ import pytest
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import CallsReady, Finish, ReasoningPiece, TextPiece, UsageReport
-from app.providers.compat import PRESETS
+from app.providers.compat import PRESETS, ChatCompat
 from tests.providers.chatting import calls_of, decode, usage
 from tests.providers.reading import chunk, stream, text_of, tool_delta
 
@@ -245,6 +245,18 @@ def test_reasoning_is_read_from_the_field_that_the_server_uses_and_never_twice(d
     events, _ = decode(stream(chunk(delta), chunk({"content": "a"}, "stop")), compat=PRESETS[compat])
 
     assert events[:2] == [ReasoningPiece("hm"), TextPiece("a")]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
+def test_reasoning_in_tags_is_taken_out_however_the_deltas_cut_the_tags(size: int) -> None:
+    text = "<think>a < b</think>\n\nThe answer is <b>. <thin"
+    deltas = [chunk({"content": text[begin : begin + size]}) for begin in range(0, len(text), size)]
+
+    events, _ = decode(stream(*deltas, chunk({}, "stop")), compat=ChatCompat(think_tags=True))
+
+    assert "".join(event.text for event in events if isinstance(event, ReasoningPiece)) == "a < b"
+    assert text_of(events) == "The answer is <b>. <thin"
+    assert text_of(decode(stream(*deltas, chunk({}, "stop")))[0]) == text
 
 
 def test_content_in_parts_is_text() -> None:

@@ -24,7 +24,7 @@ def plain(body: Any, status: int = 200) -> dict[str, Any]:
 
 @pytest.fixture
 async def http(transport: Transport) -> Any:
-    client = ModelHttp(HttpPolicy(transport=transport, verify_tls=False, whole_seconds=0.3))
+    client = ModelHttp(HttpPolicy(transport=transport, verify_tls=False, whole_seconds=1.0))
     yield client
     await client.aclose()
 
@@ -115,7 +115,7 @@ async def test_the_doctor_tells_of_each_model_what_came_of_it(server: ModelServe
     server.script({"steps": [{"text": "ready"}, {"finish": "stop"}, {"done": True}], "bare": True}, model="uncounted")
 
     names = ["m", "refused", "silent", "thinker", "mute", "uncounted"]
-    findings = await examine(registry, [*(f"mock:{name}" for name in names), "openai:x", "scripted:demo"], patience=0.5)
+    findings = await examine(registry, [*(f"mock:{name}" for name in names), "openai:x", "scripted:demo"], patience=1.5)
 
     assert [finding.well for finding in findings] == [True, False, False, True, False, True, False, True]
     assert findings[0].usage == Usage(10, 5)

@@ -18,6 +18,7 @@ from app.providers.base import (
 from app.providers.compat import ChatCompat
 from app.providers.dialects.chat.calls import CallAssembler
 from app.providers.errors import failure, in_band
+from app.providers.think import ThinkSplitter
 from app.providers.wire import TextJoiner, count, loads, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
@@ -67,6 +68,7 @@ class ChatDecoder:
         self._calls = CallAssembler(new_id)
         self._text = TextJoiner()
         self._reasoning = TextJoiner()
+        self._tags = ThinkSplitter() if compat.think_tags else None
         self._raw: str | None = None
         self._model: str | None = None
         self._output = False
@@ -177,8 +179,22 @@ class ChatDecoder:
 
     def _say(self, text: str, events: list[ProviderEvent]) -> None:
         if text and (ready := self._text.push(text)):
+            self._told(ready, events)
+
+    def _told(self, text: str, events: list[ProviderEvent]) -> None:
+        if self._tags is None:
             self._output = True
-            events.append(TextPiece(ready))
+            events.append(TextPiece(text))
+            return
+        for is_thought, piece in self._tags.push(text):
+            self._piece(is_thought, piece, events)
+
+    def _piece(self, is_thought: bool, text: str, events: list[ProviderEvent]) -> None:  # noqa: FBT001 - a pair, unpacked
+        if is_thought:
+            events.append(ReasoningPiece(text))
+        else:
+            self._output = True
+            events.append(TextPiece(text))
 
     def _think(self, text: str, events: list[ProviderEvent]) -> None:
         if ready := self._reasoning.push(text):
@@ -188,7 +204,9 @@ class ChatDecoder:
         if left := self._reasoning.flush():
             events.append(ReasoningPiece(left))
         if left := self._text.flush():
-            events.append(TextPiece(left))
+            self._told(left, events)
+        for is_thought, piece in self._tags.flush() if self._tags is not None else ():
+            self._piece(is_thought, piece, events)
 
     def _give_calls(self, events: list[ProviderEvent]) -> None:
         calls = self._calls.take(cut=_REASONS.get(self._raw or "") == "length")
