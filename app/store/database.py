@@ -38,7 +38,7 @@ _RESERVED: Final = 2
 """Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
 
 _LOST: Final = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, PoolTimeoutError)
-_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "25P03")
+_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03")
 
 
 def driver_url(url: str) -> str:

@@ -6,7 +6,7 @@ waits, and its heartbeats go on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -73,11 +73,11 @@ class Tail:
 
     def operation(
         self, conversation: UUID, stream_id: str, fence: int, after: Cursor | None = None
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Give one operation's frames, from its first (or a cursor) to its `end`, or that of whoever took it over."""
         return self._read(_Scope(conversation, stream_id, until=fence, follow=False), after or Cursor(fence, 0))
 
-    def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncIterator[bytes] | None:
+    def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncGenerator[bytes, None] | None:
         """Give what follows the cursor, up to the stream's last `end`; None when nothing follows and nothing will.
 
         With `follow` the reader stays open over a held pause. Raises MalformedError for a fence that the stream never
@@ -105,12 +105,12 @@ class Tail:
             ring.nudge()
         self._wakeups.nudge()
 
-    async def _replay(self, scope: _Scope, start: Cursor) -> AsyncIterator[bytes]:
+    async def _replay(self, scope: _Scope, start: Cursor) -> AsyncGenerator[bytes, None]:
         yield OPENING
         async for frames in self._read(scope, start):
             yield frames
 
-    async def _read(self, scope: _Scope, cursor: Cursor) -> AsyncIterator[bytes]:
+    async def _read(self, scope: _Scope, cursor: Cursor) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         due = loop.time() + self._heartbeat
         patience = min(LEAST_PATIENCE, self._heartbeat / 2)
