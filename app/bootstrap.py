@@ -7,6 +7,7 @@ from pathlib import Path
 
 import structlog
 
+from app.conversation.tokens import TokenCounters
 from app.domain.clock import SystemClock
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
 from app.providers.http import HttpPolicy
@@ -105,6 +106,7 @@ def build(
         personas=Personas(personas, default_id=settings.default_persona_id),
         gmis=gmis or GmiManager(providers, tools),
         tools=tools,
+        counters=TokenCounters(),
         plain_text=PlainText(),
         policy=_turn_policy(settings),
     )

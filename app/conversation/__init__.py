@@ -1,1 +1,1 @@
-"""What of a conversation is told to a model: tool rounds, the window, and the form that strict providers take."""
+"""What of a conversation is told to a model: limits, summaries, the token budget, the form that servers take."""

@@ -1,6 +1,7 @@
 """Tool rounds: an assistant message that names calls, with the tool messages that answer them.
 
-Limits, history and repair all use this one reading of a message list; none of them may split a round (R336, R63).
+Limits, summaries, the token budget and repair all use this one reading of a message list; none of them may split a
+round (R63, R336, R338).
 """
 
 from collections.abc import Sequence
@@ -25,9 +26,9 @@ def blocks(messages: Sequence[Message]) -> list[Block]:
     place = 0
     while place < len(messages):
         stop = _round_end(messages, place)
-        calls = {call.id for call in messages[place].tool_calls}
-        answers = {message.tool_call_id for message in messages[place + 1 : stop]}
-        found.append(Block(place, stop, is_round=bool(calls), complete=calls <= answers))
+        calls = sorted(call.id for call in messages[place].tool_calls)
+        answers = sorted(str(message.tool_call_id) for message in messages[place + 1 : stop])
+        found.append(Block(place, stop, is_round=bool(calls), complete=_all_in(calls, answers)))
         place = stop
     return found
 
@@ -38,3 +39,13 @@ def _round_end(messages: Sequence[Message], start: int) -> int:
         while stop < len(messages) and messages[stop].role == "tool":
             stop += 1
     return stop
+
+
+def _all_in(calls: list[str], answers: list[str]) -> bool:
+    """Tell whether each call has an answer of its own, also where two calls have one id."""
+    left = list(answers)
+    for call in calls:
+        if call not in left:
+            return False
+        left.remove(call)
+    return True

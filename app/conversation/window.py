@@ -1,23 +1,52 @@
-"""The window: which stored messages are sent when a conversation is past its limit (R320 to R325, R336, R337)."""
+"""The window: what is told of a conversation past its limit (R320 to R325, R330 to R332, R336, R337)."""
 
 from collections.abc import Sequence
 
-from app.conversation.rounds import blocks
+from app.conversation.rounds import Block, blocks
 from app.domain.messages import Message
 
 
 def window(messages: Sequence[Message], *, limit: int, head: int) -> list[Message]:
-    """Give the first `head` messages and the newest others, `limit` in all; 0 keeps every one.
+    """Give the first `head` messages, summaries, and the newest others: `limit` in all; 0 keeps every one.
 
-    A round that the kept messages reach into stays whole, so that there may be more than `limit`.
+    Kept of the summaries are the one right behind the head and the last one; where there is room for one beside the
+    newest message, the last. A round that any of these reach into stays whole. Then, and where the limit has no room
+    for head, last summary and newest message, there are more than `limit`. Twice is the same as once.
     """
     if limit <= 0 or len(messages) <= limit:
         return list(messages)
-    kept_head = min(head, limit)
-    first_kept = len(messages) - (limit - kept_head)
+    found = blocks(messages)
+    behind_head = head_stop(messages, head)
+    chosen = _summaries(messages, behind_head, room=limit - head - 1)
+    newest = max(1, limit - head - len(chosen))
+    for place in range(len(messages) - 1, behind_head - 1, -1):
+        if newest == 0:
+            break
+        if place not in chosen:
+            chosen.add(place)
+            newest -= 1
     return [
         message
-        for block in blocks(messages)
-        if block.start < kept_head or block.stop > first_kept
+        for block in found
+        if block.start < behind_head or _reached(block, chosen)
         for message in messages[block.start : block.stop]
     ]
+
+
+def head_stop(messages: Sequence[Message], head: int) -> int:
+    """Give the place behind the first `head` messages; a round that they reach into is whole in front of it (R64)."""
+    return next((block.start for block in blocks(messages) if block.start >= head), len(messages))
+
+
+def _summaries(messages: Sequence[Message], behind_head: int, *, room: int) -> set[int]:
+    """Give the places of the summaries that a drop keeps."""
+    places = [place for place in range(behind_head, len(messages)) if messages[place].role == "summary"]
+    if not places:
+        return set()
+    first_stands = places[0] == behind_head
+    both = 2
+    return {places[0], places[-1]} if first_stands and room >= both else {places[-1]}
+
+
+def _reached(block: Block, chosen: set[int]) -> bool:
+    return any(place in chosen for place in range(block.start, block.stop))

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 
 from app.domain.messages import NEVER_SENT, Message
 from app.store.database import Connection
 from app.store.tables import messages
 
 _row = messages.c
+EDGE: Final = 32
+"""How many rows are read at a time to make a round whole that a limit cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +116,44 @@ async def page(
     return [MessageRecord(*row) for row in rows]
 
 
-async def head_and_tail(connection: Connection, conversation: UUID, *, head: int, tail: int) -> list[MessageRecord]:
-    """Give the first `head` and the last `tail` messages that may be sent, in order, none twice. `tail` 0: all."""
-    sendable = select(*_COLUMNS).where(_row.conversation == conversation, _row.role.not_in(NEVER_SENT))
-    if tail == 0:
-        rows = await connection.execute(sendable.order_by(_row.position))
-        return [MessageRecord(*row) for row in rows]
-    first = sendable.order_by(_row.position.asc()).limit(head)
-    last = sendable.order_by(_row.position.desc()).limit(tail)
-    found = [MessageRecord(*row) for query in (first, last) for row in await connection.execute(query)]
-    return [found_one for _, found_one in sorted({record.position: record for record in found}.items())]
+def _sendable(conversation: UUID, after: int, before: int | None) -> Select[Any]:
+    """Ask for what may be told to a model: no errors, no thoughts, nothing of a turn that was rolled back."""
+    query = select(*_COLUMNS).where(_row.conversation == conversation, _row.position > after)
+    query = query.where(_row.role.not_in(NEVER_SENT), ~_row.not_sent)
+    return query if before is None else query.where(_row.position < before)
+
+
+async def oldest(
+    connection: Connection, conversation: UUID, *, after: int = 0, before: int | None = None, limit: int | None = None
+) -> list[MessageRecord]:
+    """Give the first messages between two positions that may be sent; a round at the limit's edge is whole."""
+    query = _sendable(conversation, after, before).order_by(_row.position)
+    found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit))]
+    while limit and len(found) >= limit:
+        following = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
+        rows = [MessageRecord(*row) for row in await connection.execute(following)]
+        answers = list(takewhile(lambda record: record.role == "tool", rows))
+        found += answers
+        if len(answers) < EDGE:
+            break
+    return found
+
+
+async def newest(connection: Connection, conversation: UUID, *, after: int = 0, limit: int) -> list[MessageRecord]:
+    """Give the last messages behind a position that may be sent, in order; a round at the limit's edge is whole."""
+    query = _sendable(conversation, after, None).order_by(_row.position.desc())
+    found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit))]
+    while len(found) >= limit and found[-1].role == "tool":
+        earlier = _sendable(conversation, after, found[-1].position).order_by(_row.position.desc()).limit(EDGE)
+        rows = [MessageRecord(*row) for row in await connection.execute(earlier)]
+        if not rows:
+            break
+        answers = list(takewhile(lambda record: record.role == "tool", rows))
+        found += rows[: len(answers) + 1]
+    return found[::-1]
+
+
+async def last_summary(connection: Connection, conversation: UUID) -> list[MessageRecord]:
+    """Give the newest message that is a summary, if there is one."""
+    query = _sendable(conversation, 0, None).where(_row.role == "summary").order_by(_row.position.desc()).limit(1)
+    return [MessageRecord(*row) for row in await connection.execute(query)]

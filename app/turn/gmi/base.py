@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.conversation.budget import Room
 from app.domain.chunks import GmiChunk, GmiOutput
 from app.domain.messages import Message
 from app.domain.persona import Persona
@@ -19,6 +20,7 @@ class GmiTurnInput:
 
     `messages` are sent as they are: system first, the user's input or the results last. `before_effect` is awaited
     before the first runtime tool starts. `usage_before` is what earlier operations of the turn used.
+    A request that does not fit into `room` is not sent.
     """
 
     persona: Persona
@@ -33,6 +35,7 @@ class GmiTurnInput:
     sources: tuple[Mapping[str, object], ...] = ()
     usage_before: Usage = Usage()
     terms: PauseTerms = field(default_factory=PauseTerms)
+    room: Room | None = None
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from app.conversation.valid import valid
 from app.domain.answers import in_call_order, result_message
 from app.domain.chunks import (
     FinalResponseMarker,
@@ -103,7 +104,7 @@ class RuntimeGmi:
         options, persona = turn.options, turn.persona.options
         request = ModelRequest(
             model=model,
-            messages=tuple(progress.messages),
+            messages=self._valid(turn, progress),
             tools=() if last else (*turn.runtime_tools, *turn.host_tools),
             temperature=options.temperature if options.temperature is not None else persona.temperature,
             top_p=options.top_p if options.top_p is not None else persona.top_p,
@@ -115,6 +116,18 @@ class RuntimeGmi:
         host = frozenset(tool.name for tool in turn.host_tools)
         own = frozenset(tool.name for tool in turn.runtime_tools) - host
         return Step(index, provider, request, progress.used_ids, own)
+
+    def _valid(self, turn: GmiTurnInput, progress: _Progress) -> tuple[Message, ...]:
+        """Give what may be sent, and go on from that: a pause keeps what its model was told (see `valid`)."""
+        told = valid(progress.messages)
+        if told.repairs:
+            self._log.warning("request.repaired", repairs=told.repairs, **told.faults)
+        progress.messages[:] = told.messages
+        if turn.room is not None:
+            spoken = [message for message in told.messages if message.role != "system"]
+            # A turn that has grown by its tools' results may use up what is kept for the answer.
+            turn.room.check(spoken, "The request", slack=turn.room.answer)
+        return told.messages
 
     async def _round(self, turn: GmiTurnInput, progress: _Progress, step: Step) -> AsyncIterator[GmiChunk | GmiOutput]:
         """Run the runtime's calls and record them; then stop, when the host has calls to run as well."""

@@ -27,6 +27,7 @@ from app.turn.orchestrator.turn import inbound_record, tool_context
 from app.turn.pauses import keeper
 from app.turn.pauses.results import check_results, merged
 from app.turn.pauses.snapshot import Snapshot
+from app.turn.preparation.room import room_for
 
 
 @dataclass(slots=True)
@@ -55,11 +56,13 @@ async def run_continuation(
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     operation.name(gmi.instance_id, persona)
     await _accept(operation, continued, results.results)
+    runtime_tools = services.tools.registry.specs(persona.tools)
+    tools = [*runtime_tools, *kept.host_tools]
     turn = GmiTurnInput(
         persona=persona,
         model=model,
         messages=answered(kept.messages, continued.pause.calls, continued.results),
-        runtime_tools=services.tools.registry.specs(persona.tools),
+        runtime_tools=runtime_tools,
         host_tools=kept.host_tools,
         options=options,
         context=tool_context(operation, persona.id),
@@ -68,6 +71,7 @@ async def run_continuation(
         sources=tuple(kept.sources),
         usage_before=kept.usage,
         terms=kept.terms,
+        room=room_for(model, persona, tools, options, counters=services.counters, policy=services.policy.history),
         provider_api_keys=results.provider_api_keys,
     )
     async for emission in execute(operation, gmi, turn):

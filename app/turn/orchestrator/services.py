@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock
 from app.domain.policy import TurnPolicy
 from app.providers.registry import ProviderRegistry
@@ -32,5 +33,6 @@ class Services:
     personas: Personas
     gmis: GmiManager
     tools: ToolExecutor
+    counters: TokenCounters
     plain_text: PlainText
     policy: TurnPolicy

@@ -49,6 +49,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         gmis=services.gmis,
         providers=services.providers,
         tools=services.tools.registry,
+        counters=services.counters,
         policy=services.policy,
         emit=operation.emit,
         name=operation.name,
@@ -104,6 +105,8 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         context=tool_context(operation, persona.id),
         before_effect=operation.touch,
         max_iterations=turn.options.max_tool_iterations or persona.max_tool_iterations or default,
+        usage_before=prepared.usage,
+        room=prepared.room,
         terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,
     )

@@ -4,6 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.conversation.budget import Room
+from app.conversation.history import Summary
+from app.conversation.tokens import TokenCounters
 from app.domain.chunks import StreamChunk
 from app.domain.clock import Clock
 from app.domain.messages import Message
@@ -11,6 +14,7 @@ from app.domain.persona import Persona
 from app.domain.policy import TurnPolicy
 from app.domain.tools import ToolSpec
 from app.domain.turn import TurnInput
+from app.domain.usage import Usage
 from app.providers.registry import ProviderRegistry
 from app.store.database import Connection, Database
 from app.store.messages import NewMessage
@@ -33,6 +37,7 @@ class PhaseServices:
     gmis: GmiManager
     providers: ProviderRegistry
     tools: ToolRegistry
+    counters: TokenCounters
     policy: TurnPolicy
     emit: Callable[[StreamChunk], None]
     name: Callable[[str, Persona], None]
@@ -41,7 +46,7 @@ class PhaseServices:
 
 @dataclass(slots=True)
 class TurnDraft:
-    """A turn while it is prepared; each phase adds its part."""
+    """A turn while it is prepared; each phase adds its part. `fence` is T1's, `usage` what preparing it has used."""
 
     turn: TurnInput
     stream_id: str
@@ -51,7 +56,11 @@ class TurnDraft:
     model: str = ""
     input: NewMessage | None = None
     runtime_tools: tuple[ToolSpec, ...] = ()
+    fence: int = 0
+    summary: Summary | None = None
     history: tuple[Message, ...] = ()
+    usage: Usage = Usage()
+    room: Room | None = None
     routing: dict[str, Any] = field(default_factory=dict)
 
     def chosen(self) -> tuple[Persona, Gmi, NewMessage]:
@@ -72,3 +81,5 @@ class PreparedTurn:
     messages: tuple[Message, ...]
     runtime_tools: tuple[ToolSpec, ...]
     host_tools: tuple[ToolSpec, ...]
+    usage: Usage = Usage()
+    room: Room | None = None

@@ -55,4 +55,6 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         messages=(Message("system", persona.system_prompt.strip()), *draft.history),
         runtime_tools=draft.runtime_tools,
         host_tools=draft.turn.tools,
+        usage=draft.usage,
+        room=draft.room,
     )

@@ -9,12 +9,15 @@ from app.store.database import Connection
 from app.store.messages import NewMessage
 from app.turn.pauses import keeper
 from app.turn.preparation.draft import PhaseServices, TurnDraft
+from app.turn.preparation.room import check_input
 
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
-    """Accept the turn. Raises NotFoundError, ConversationBusyError or PauseHeldError; nothing is stored then."""
+    """Accept it. Raises (and stores nothing) NotFoundError, ConversationBusyError, PauseHeldError or TooLargeError."""
+    check_input(draft, services)
 
     async def store(connection: Connection, fence: int) -> None:
+        draft.fence = fence
         ended = await _end_pause(connection, fence, draft, services)
         new = [*ended, draft.chosen()[2]]
         await messages.append(connection, draft.turn.conversation, new if services.policy.persistence else ())

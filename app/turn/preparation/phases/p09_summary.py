@@ -1,9 +1,115 @@
-"""Phase 9: the rolling summary. It is off: the history is sent as the window leaves it (R333)."""
+"""Phase 9: the rolling summary. A pass that is due is made now, under a deadline; the turn's mode picks the profile.
 
+With the rolling summary off, a summary that the conversation's limit has made is told all the same, and with automatic
+summarization on a conversation past its limit makes one (R61 to R72, R326 to R329, R338, R339, R343, R344).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from app.conversation.covered import Covered
+from app.conversation.history import Summary, arranged, read
+from app.conversation.profiles import profile_of
+from app.conversation.summarizer import Summarizer, Task, Tried
+from app.domain.policy import Compaction, HistoryPolicy
+from app.store import summaries
+from app.store.summaries import SummaryRecord
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
-    """Note that there is no summary."""
-    del services
-    draft.routing["rolling_summary"] = None
+    """Choose the summary that is told, make it longer when that is due, and say so in the routing block."""
+    policy = services.policy.history
+    profile, compaction = profile_of(policy.summary, _mode(draft))
+    if not services.policy.persistence:
+        draft.routing["rolling_summary"] = _report(profile, compaction, Tried(None, "persistence_off"))
+        return
+    async with services.database.transaction() as connection:
+        record = await summaries.find(connection, draft.turn.conversation)
+    tried = Tried(record, "disabled")
+    at_limit = False
+    if compaction.enabled:
+        tried = await _attempt(draft, services, record, compaction, profile)
+    elif policy.summarize_at_limit and policy.limit > 0:
+        forced = await _at_limit(draft, services, record, compaction)
+        at_limit = forced is not None
+        tried = (
+            Tried(record, "within_limit") if forced is None else await _attempt(draft, services, record, forced, None)
+        )
+    draft.summary = _told(tried.record, compaction, policy)
+    draft.usage += tried.usage
+    draft.routing["rolling_summary"] = _report(profile, compaction, tried) | {"at_limit": at_limit}
+
+
+def _mode(draft: TurnDraft) -> str:
+    """Give the turn's mode: its own flag, else the persona's id."""
+    return str(draft.turn.options.custom_flags.get("mode") or "").strip() or draft.chosen()[0].id
+
+
+async def _attempt(
+    draft: TurnDraft, services: PhaseServices, record: SummaryRecord | None, compaction: Compaction, profile: str | None
+) -> Tried:
+    policy = services.policy
+    task = Task(
+        conversation=draft.turn.conversation,
+        fence=draft.fence,
+        compaction=compaction,
+        at_limit=not compaction.enabled,
+        patience=compaction.least if compaction.enabled else policy.history.chunk,
+        profile=profile,
+        default_model=policy.default_model,
+        deadline=policy.history.summary.deadline,
+        max_input_tokens=policy.history.summary.max_input_tokens,
+        keys=draft.turn.provider_api_keys,
+    )
+    summarizer = Summarizer(services.database, services.providers, services.clock)
+    return await summarizer.attempt(task, record, services.counters.of(task.model))
+
+
+async def _at_limit(
+    draft: TurnDraft, services: PhaseServices, record: SummaryRecord | None, compaction: Compaction
+) -> Compaction | None:
+    """Give how to summarize at the limit; None while the conversation is within it."""
+    policy = services.policy.history
+    summary = _told(record, compaction, policy)
+    async with services.database.transaction() as connection:
+        entries = await read(connection, draft.turn.conversation, summary, policy)
+    told = arranged(entries, summary, replace(policy, limit=0))
+    over = len(told) - policy.limit
+    if over <= 0:
+        return None
+    # One message more than there are too many, since the first summary is a message too.
+    most = min(max(policy.chunk, over + 1), max(policy.chunk, compaction.most))
+    return replace(compaction, head=policy.head, tail=policy.tail, least=2, most=most, cooldown=0.0)
+
+
+def _told(record: SummaryRecord | None, compaction: Compaction, policy: HistoryPolicy) -> Summary | None:
+    """Give the summary that is told: none without a text, and one that a profile made only where one is on."""
+    if record is None or not record.text or not record.covers:
+        return None
+    if not compaction.enabled and not record.at_limit:
+        return None
+    return Summary(
+        text=record.text,
+        memory=record.memory,
+        covered=Covered(record.covers),
+        head=record.head,
+        head_now=compaction.head if compaction.enabled else policy.head,
+        at_limit=not compaction.enabled,
+    )
+
+
+def _report(profile: str | None, compaction: Compaction, tried: Tried) -> dict[str, Any]:
+    record = tried.record
+    return {
+        "enabled": compaction.enabled,
+        "profile_id": profile,
+        "did_compact": tried.reason is None,
+        "reason": tried.reason,
+        "summarized_messages": tried.taken,
+        "covered_messages": record.message_count if record else 0,
+        "version": record.version if record else 0,
+        "head": record.head if record else None,
+        "failures": record.failures if record else 0,
+        "usage": tried.usage.to_json() if tried.usage.total_tokens else None,
+    }

@@ -1,37 +1,48 @@
 """Phase 12: the messages that the model is told, and what preparation decided, on the stream (R254, R333 to R335)."""
 
+from typing import Any
+
 import structlog
 
-from app.conversation.valid import valid
-from app.conversation.window import window
+from app.conversation.budget import Room, fitted
+from app.conversation.history import arranged, read
+from app.conversation.tokens import messages_tokens
+from app.conversation.valid import Repaired
 from app.domain.messages import Message
-from app.store import messages
 from app.turn.delivery import emitter
 from app.turn.preparation.draft import PhaseServices, TurnDraft
+from app.turn.preparation.room import room_of
 
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
-    """Assemble the history, the input last, and announce the routing block."""
+    """Assemble the history, the input last, within the limit and the token budget; announce the routing block.
+
+    Raises TooLargeError when the input does not fit into what the model's window leaves.
+    """
     _, _, new = draft.chosen()
-    stored = await _stored(draft, services)
-    if not services.policy.persistence:
-        stored = [new.message]
-    repaired = valid(window(stored, limit=services.policy.history_limit, head=services.policy.history_head))
-    if repaired.repairs:
-        structlog.get_logger(__name__).warning("history.repaired", repairs=repaired.repairs)
-    draft.history = repaired.messages
+    policy = services.policy.history
+    room = room_of(draft, services)
+    kept = [new.message]
+    if services.policy.persistence:
+        async with services.database.transaction() as connection:
+            entries = await read(connection, draft.turn.conversation, draft.summary, policy)
+        kept = arranged(entries, draft.summary, policy)
+    told = fitted(kept, budget=room.budget, head=policy.head, counter=room.counter)
+    room.check(told.messages, "The turn")
+    if told.repairs:
+        structlog.get_logger(__name__).warning("history.repaired", repairs=told.repairs, **told.faults)
+    draft.history = told.messages
+    draft.room = room
+    draft.routing["history"] = _report(kept, told, room)
     services.emit(emitter.metadata_update(draft.routing))
     services.emit(emitter.lifecycle("executing", "ok", services.clock.now()))
 
 
-async def _stored(draft: TurnDraft, services: PhaseServices) -> list[Message]:
-    """Read what the window can need: the head, and enough of the tail that a round at its edge is whole."""
-    policy = services.policy
-    tail = policy.history_limit + ROUND_REACH if policy.history_limit > 0 else 0
-    async with services.database.transaction() as connection:
-        records = await messages.head_and_tail(connection, draft.turn.conversation, head=policy.history_head, tail=tail)
-    return [record.message() for record in records]
-
-
-ROUND_REACH = 64
-"""How many messages of one tool round the window may reach into beyond its limit."""
+def _report(kept: list[Message], told: Repaired, room: Room) -> dict[str, Any]:
+    sizes = room.sizes(messages_tokens(told.messages, room.counter))
+    return {
+        "messages": len(told.messages),
+        "cut_to_fit": max(0, len(kept) - len(told.messages)),
+        "repairs": told.repairs,
+        "tokens": sizes,
+    }

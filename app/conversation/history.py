@@ -1,0 +1,125 @@
+"""The history of a turn: the messages that may be told, with the summary in the place of those that it covers.
+
+`arranged` is the rule, on values alone; `read` gives it the rows that it can need, which are a bounded number however
+long the conversation is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from app.conversation.covered import Covered
+from app.conversation.valid import SUMMARY_SOURCE
+from app.conversation.window import head_stop, window
+from app.domain.jsontext import dumps_text
+from app.domain.messages import Message
+from app.domain.policy import HistoryPolicy
+from app.store import messages
+from app.store.database import Connection
+from app.store.messages import MessageRecord
+
+LONGEST_UNCOVERED: Final = 1000
+"""With a rolling summary the limit does not count; but no more than this many messages that it has not taken yet are
+told, so that switching it on in a very long conversation costs no more than in a short one."""
+
+_FRAME: Final = "A summary of the earlier part of this conversation, made by the service:"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message and its position in the conversation."""
+
+    position: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary that is told, and what it covers.
+
+    `head` is None where it was not recorded: such a conversation keeps its gap (R72), and of what lies in front of the
+    last covered message only the first `head_now` messages are told. `at_limit` tells that the limit counts beside it.
+    """
+
+    text: str
+    memory: Mapping[str, Any] | None
+    covered: Covered
+    head: int | None
+    head_now: int
+    at_limit: bool
+
+    def message(self) -> Message:
+        """Give the message that tells of it."""
+        facts = f"\n\n{dumps_text(self.memory)}" if self.memory else ""
+        return Message("summary", f"{_FRAME}\n\n{self.text}{facts}", metadata={"source": SUMMARY_SOURCE})
+
+
+def arranged(entries: Sequence[Entry], summary: Summary | None, policy: HistoryPolicy) -> list[Message]:
+    """Give the messages that are told: the head, the summary, and what it does not cover, within the limit."""
+    if summary is None:
+        return window([entry.message for entry in entries], limit=policy.limit, head=policy.head)
+    before, behind = _uncovered(entries, summary)
+    told = [*(entry.message for entry in before), summary.message(), *(entry.message for entry in behind)]
+    if summary.at_limit:
+        return window(told, limit=policy.limit, head=policy.head)
+    return window(told, limit=_bound(policy), head=len(before))
+
+
+def _uncovered(entries: Sequence[Entry], summary: Summary) -> tuple[list[Entry], list[Entry]]:
+    covered = summary.covered
+    if summary.head is None:
+        before = [entry for entry in entries if entry.position <= covered.last]
+        stop = head_stop([entry.message for entry in before], summary.head_now)
+        return before[:stop], [entry for entry in entries if entry.position > covered.last]
+    free = [entry for entry in entries if entry.position not in covered]
+    return (
+        [entry for entry in free if entry.position < covered.first],
+        [entry for entry in free if entry.position > covered.first],
+    )
+
+
+def _bound(policy: HistoryPolicy) -> int:
+    return max(policy.limit, LONGEST_UNCOVERED) if policy.limit else 0
+
+
+async def read(
+    connection: Connection, conversation: UUID, summary: Summary | None, policy: HistoryPolicy
+) -> list[Entry]:
+    """Give the entries that `arranged` needs; with a limit, their number does not grow with the conversation."""
+    limit = policy.limit if summary is None or summary.at_limit else _bound(policy)
+    if summary is None:
+        found = await _edges(connection, conversation, policy, limit)
+    else:
+        found = await _around(connection, conversation, summary, limit)
+    once = {record.position: record for record in found}
+    return [Entry(position, once[position].message()) for position in sorted(once)]
+
+
+async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy, limit: int) -> list[MessageRecord]:
+    if limit == 0:
+        return await messages.oldest(connection, conversation)
+    # One more than the head, since a summary may stand right behind it; two more at the end, for two summaries.
+    return [
+        *await messages.oldest(connection, conversation, limit=policy.head + 1),
+        *await messages.last_summary(connection, conversation),
+        *await messages.newest(connection, conversation, limit=limit + 2),
+    ]
+
+
+async def _around(connection: Connection, conversation: UUID, summary: Summary, limit: int) -> list[MessageRecord]:
+    covered = summary.covered
+    before = covered.first
+    found: list[MessageRecord] = []
+    if summary.head is None:
+        before = covered.last + 1
+        if summary.head_now:
+            found += await messages.oldest(connection, conversation, before=before, limit=summary.head_now)
+    else:
+        found += await messages.oldest(connection, conversation, before=before)
+        for first, last in covered.inner_gaps:
+            found += await messages.oldest(connection, conversation, after=first - 1, before=last + 1)
+    if limit == 0:
+        return found + await messages.oldest(connection, conversation, after=covered.last)
+    found += await messages.last_summary(connection, conversation)
+    return found + await messages.newest(connection, conversation, after=covered.last, limit=limit + 2)

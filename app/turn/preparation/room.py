@@ -1,0 +1,53 @@
+"""How much room a turn's model has for messages; what could never fit is refused before the turn is accepted."""
+
+from collections.abc import Sequence
+
+from app.conversation.budget import Room
+from app.conversation.tokens import TokenCounters, messages_tokens, tools_tokens
+from app.conversation.windows import reserve_of, window_of
+from app.domain.messages import Message
+from app.domain.persona import Persona
+from app.domain.policy import HistoryPolicy
+from app.domain.tools import ToolSpec
+from app.domain.turn import TurnOptions
+from app.turn.preparation.draft import PhaseServices, TurnDraft
+
+
+def room_for(
+    model: str,
+    persona: Persona,
+    tools: Sequence[ToolSpec],
+    options: TurnOptions,
+    *,
+    counters: TokenCounters,
+    policy: HistoryPolicy,
+) -> Room:
+    """Give the room that the persona's prompt, the tools and the answer leave in the model's window."""
+    counter = counters.of(model)
+    window = window_of(model, policy)
+    return Room(
+        model=model,
+        window=window,
+        system=messages_tokens([Message("system", persona.system_prompt.strip())], counter),
+        tools=tools_tokens(tools, counter),
+        answer=reserve_of(window, options.max_tokens or persona.options.max_tokens),
+        counter=counter,
+    )
+
+
+def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
+    """Give the room of a turn that is being prepared."""
+    return room_for(
+        draft.model,
+        draft.chosen()[0],
+        [*draft.runtime_tools, *draft.turn.tools],
+        draft.turn.options,
+        counters=services.counters,
+        policy=services.policy.history,
+    )
+
+
+def check_input(draft: TurnDraft, services: PhaseServices) -> None:
+    """Raise TooLargeError when the input alone does not fit; nothing is stored then."""
+    _, _, new = draft.chosen()
+    room_of(draft, services).check([new.message], "The input")
