@@ -88,7 +88,8 @@ def spawn(order: Order, *, output: int, environment: dict[str, str]) -> Child:
         (os.POSIX_SPAWN_DUP2, output, 2),
     ]
     reader, lifeline = os.pipe() if order.lifeline else (None, None)
-    if reader is not None:
+    if reader is not None and lifeline is not None:
+        os.set_blocking(lifeline, False)
         actions.append((os.POSIX_SPAWN_DUP2, reader, LIFELINE))
     try:
         pid = os.posix_spawn(command[0], command, environment, file_actions=actions, setsigmask=[])

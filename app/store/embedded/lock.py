@@ -28,6 +28,11 @@ class FolderLock:
         except BlockingIOError:
             os.close(descriptor)
             return False
+        except OSError as error:
+            os.close(descriptor)
+            raise DataFolderError(
+                f"{self._path} can't be locked: {error.strerror}. Set FERMATA_DATA_DIR to a folder on a local disk."
+            ) from error
         if not os.fstat(descriptor).st_nlink:
             # The file was removed meanwhile; a lock on it keeps nobody out.
             os.close(descriptor)
