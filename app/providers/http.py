@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, Literal
 
 import aiohttp
@@ -18,7 +19,7 @@ from httpx_aiohttp import AiohttpTransport
 from app.domain.errors import ProviderError
 from app.providers.base import ProviderEvent
 from app.providers.dialect import Decoder
-from app.providers.errors import failure, from_response, in_band
+from app.providers.errors import failure, from_response, in_band, shown
 from app.providers.faults import fault_of
 from app.providers.sse import DEFAULT_LIMIT, EventTooLargeError, RawEvent, SseSplitter
 from app.providers.wire import dumps, is_whole, loads
@@ -49,6 +50,8 @@ class HttpPolicy:
     event_bytes: int = DEFAULT_LIMIT
     error_bytes: int = 64 * 1024
     verify_tls: bool = True
+    proxies: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    """Proxy addresses by pattern, see `app.providers.proxies`; they may hold a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,13 @@ class ModelHttp:
         self._policy = policy or HttpPolicy()
         self._client = httpx.AsyncClient(
             transport=_transport(self._policy),
+            mounts={
+                pattern: None if proxy is None else _transport(self._policy, httpx.Proxy(proxy))
+                for pattern, proxy in self._policy.proxies.items()
+            },
+            # Cookies that one caller's answer set must not go out with another's request.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            trust_env=False,
             timeout=httpx.Timeout(None, connect=self._policy.connect_seconds, pool=self._policy.connect_seconds),
             headers={"accept-encoding": "identity", "user-agent": "fermata"},
             follow_redirects=False,
@@ -154,7 +164,7 @@ class ModelHttp:
             told = None
         if told is not None:
             raise told
-        message = f"The model provider {call.provider} answered with {kind}, not with a stream of events"
+        message = f"The model provider {call.provider} answered with {shown(kind)}, not with a stream of events"
         html = kind == "text/html"
         hint = "" if html else "; set its base URL to an address that streams"
         raise failure("protocol", call.provider, f"{message}{hint}.", status=response.status_code, retryable=html)
@@ -259,7 +269,7 @@ async def _close(response: httpx.Response) -> None:
         return
 
 
-def _transport(policy: HttpPolicy) -> httpx.AsyncBaseTransport:
+def _transport(policy: HttpPolicy, proxy: httpx.Proxy | None = None) -> httpx.AsyncBaseTransport:
     limits = httpx.Limits(
         max_connections=policy.max_connections,
         max_keepalive_connections=policy.max_connections,
@@ -267,7 +277,7 @@ def _transport(policy: HttpPolicy) -> httpx.AsyncBaseTransport:
     )
     context = httpx.create_ssl_context(verify=policy.verify_tls)
     if policy.transport == "httpx":
-        return httpx.AsyncHTTPTransport(verify=context, limits=limits)
+        return httpx.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
 
     def session() -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -275,7 +285,6 @@ def _transport(policy: HttpPolicy) -> httpx.AsyncBaseTransport:
             keepalive_timeout=policy.keepalive_seconds,
             ssl=context,
         )
-        # Proxies of the environment are used; cookies of one caller must not reach another's request.
-        return aiohttp.ClientSession(connector=connector, trust_env=True, cookie_jar=aiohttp.DummyCookieJar())
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
-    return AiohttpTransport(verify=context, limits=limits, client=session)
+    return AiohttpTransport(verify=context, limits=limits, client=session, proxy=proxy)

@@ -50,6 +50,16 @@ async def test_connections_are_used_again(server: ModelServer, connect: Connect)
     assert server.seen.connections == 1
 
 
+async def test_cookies_are_not_kept(server: ModelServer, connect: Connect) -> None:
+    server.script({"headers": {"set-cookie": "session=of-one-caller; Path=/"}, "steps": [{"text": "a"}]})
+    provider = connect()
+
+    for _ in range(2):
+        await collect(provider.stream(REQUEST))
+
+    assert "cookie" not in server.seen.requests[1]["headers"]
+
+
 async def test_closing_the_stream_closes_the_socket(server: ModelServer, connect: Connect) -> None:
     server.script({"steps": [{"text": "a"}, {"hang": True}]})
 
