@@ -51,7 +51,6 @@ def door_policy(settings: Settings) -> DoorPolicy:
         cors_origins=tuple(settings.cors_origins),
         allowed_hosts=tuple(settings.allowed_hosts),
         max_body_bytes=settings.max_body_bytes,
-        max_result_bytes=settings.max_result_bytes,
         drain_grace_seconds=settings.drain_grace_seconds,
     )
 

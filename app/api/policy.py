@@ -20,7 +20,6 @@ class DoorPolicy:
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 10 * 2**20
-    max_result_bytes: int = 4 * 2**20
     drain_grace_seconds: float = 30.0
 
 

@@ -6,9 +6,19 @@ from typing import Any
 from app.domain.errors import NotFoundError, PersonaNotFoundError
 from app.domain.messages import Message
 from app.domain.turn import Caller, Pause, ResultsInput, StreamStatus, TurnInput
-from app.domain.views import ConversationView, Cursor, MessageView, Page, PersonaView, Started, StreamView
+from app.domain.views import (
+    ConversationView,
+    Cursor,
+    MessageView,
+    Page,
+    PartialResults,
+    PersonaView,
+    Started,
+    StreamView,
+)
 
 STARTED = Started("st_1", "chat-1", "turn_1", 7)
+PARTIAL = PartialResults("pause_1", ("call_1",), ("call_2",))
 PAUSE = Pause(
     pause_id="pause_1",
     stream_id="st_1",
@@ -47,6 +57,7 @@ class FakeRuntime:
         self.refuses: Exception | None = None
         self.frames: Frames = given_frames
         self.nothing_follows = False
+        self.replayed = False
         self.pause: Pause | None = PAUSE
         self.checks = {"database": True}
 
@@ -61,18 +72,22 @@ class FakeRuntime:
 
     async def start_turn(self, turn: TurnInput) -> Started:
         self._ask(turn.caller, turn)
-        return Started("st_1", turn.conversation_id, "turn_1", 7)
+        return Started("st_1", turn.conversation_id, "turn_1", 7, replayed=self.replayed)
 
-    async def pass_results(self, results: ResultsInput) -> Started:
+    async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
         self._ask(results.caller, results)
-        return STARTED
+        return PARTIAL if results.partial else STARTED
 
-    async def resume(self, results: ResultsInput) -> Started:
+    async def resume(self, results: ResultsInput) -> Started | PartialResults:
         self._ask(results.caller, results)
-        return STARTED
+        return PARTIAL if results.partial else STARTED
 
-    async def open_operation(self, started: Started) -> AsyncIterator[bytes]:
-        self.asked.append(started)
+    async def cancel(self, caller: Caller, stream_id: str) -> str:
+        self._ask(caller, stream_id)
+        return "cancelling"
+
+    async def open_operation(self, started: Started, after: Cursor | None) -> AsyncIterator[bytes]:
+        self.asked.append((started, after))
         return self.frames()
 
     async def open_events(

@@ -63,7 +63,8 @@ class Service:
 
 @asynccontextmanager
 async def service(place: Path, *, port: int = 0, **values: str) -> AsyncIterator[Service]:
-    """Serve while the context is open, on a free port unless one is named."""
+    """Serve while the context is open, on a free port unless one is named; it is given little time to drain."""
+    values = {"FERMATA_DRAIN_GRACE_SECONDS": "2", **values}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "app", "serve",
         cwd=place, env=environment(FERMATA_PORT=str(port), **values), stdin=asyncio.subprocess.DEVNULL,
@@ -78,11 +79,21 @@ async def service(place: Path, *, port: int = 0, **values: str) -> AsyncIterator
                 address = await found
             yield Service(process, address, said)
         finally:
-            if process.returncode is None:
-                process.terminate()
-            async with asyncio.timeout(STOP_SECONDS):
-                await process.wait()
+            await _end(process)
             await reading
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
 
 
 async def _listen(process: asyncio.subprocess.Process, said: list[str], found: asyncio.Future[str]) -> None:

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from dirty_equals import IsPartialDict
 
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolResult, ToolSpec
 from app.domain.turn import Caller, ResultsInput, TurnInput, TurnOptions
+from app.domain.views import Cursor
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.serving import application, client_of
 
@@ -21,9 +21,7 @@ RESULT = {"tool_call_id": "call_1", "output": 21}
 async def post(
     runtime: FakeRuntime, path: str, body: Any = None, content: bytes | None = None
 ) -> tuple[int, dict[str, Any]]:
-    async with client_of(
-        application(runtime, max_body_bytes=4096, max_result_bytes=1024), Accept="application/json"
-    ) as client:
+    async with client_of(application(runtime, max_body_bytes=4096), Accept="application/json") as client:
         if content is None:
             response = await client.post(path, json=body)
         else:
@@ -119,6 +117,9 @@ async def test_a_body_may_nest_as_deep_as_real_ones_do(runtime: FakeRuntime) -> 
         ({"input": "a", "user_id": "  "}, "user_id", "blank"),
         ({"input": "a", "user_id": 7}, "user_id", "string"),
         ({"input": "a", "on_pause": "ignore"}, "on_pause", "'end' or 'reject'"),
+        ({"input": "a", "on_busy": "queue"}, "on_busy", "'rollback'"),
+        ({"input": "a", "pause_ttl_seconds": 0}, "pause_ttl_seconds", "greater than 0"),
+        ({"input": "a", "on_expiry": "forget"}, "on_expiry", "'close' or 'continue'"),
         ({"input": "a", "tools": {}}, "tools", "list"),
         ({"input": "a", "tools": [{"name": "has space"}]}, "tools[0].name", "pattern"),
         ({"input": "a", "tools": [{"name": "n" * 65}]}, "tools[0].name", "pattern"),
@@ -175,14 +176,6 @@ async def test_a_resume_must_name_its_pause(runtime: FakeRuntime) -> None:
     assert problem["errors"] == [{"field": "pause_id", "message": "this field is missing; add it."}]
 
 
-async def test_an_output_over_its_limit_is_a_413_that_names_the_call(runtime: FakeRuntime) -> None:
-    status, problem = await post(runtime, RESULTS, {"results": [{**RESULT, "output": "x" * 1100}]})
-
-    assert status == 413
-    assert problem == IsPartialDict(code="SYS_PAYLOAD_TOO_LARGE", tool_call_id="call_1", limit=1024)
-    assert runtime.asked == []
-
-
 @pytest.mark.parametrize("name", ["a b", "a/b", "ä", "a" * 129, "a%00b"])
 async def test_a_conversation_id_of_other_characters_never_gets_in(name: str, runtime: FakeRuntime) -> None:
     async with client_of(application(runtime)) as client:
@@ -232,6 +225,9 @@ async def test_a_turn_reaches_the_facade_as_it_was_sent(runtime: FakeRuntime) ->
         "target_language": "en",
         "provider_api_keys": {"openai": "k"},
         "on_pause": "reject",
+        "on_busy": "wait",
+        "pause_ttl_seconds": 60,
+        "on_expiry": "continue",
     }
     await post(runtime, TURNS, body)
 
@@ -248,6 +244,9 @@ async def test_a_turn_reaches_the_facade_as_it_was_sent(runtime: FakeRuntime) ->
         target_language="en",
         provider_api_keys={"openai": "k"},
         on_pause="reject",
+        on_busy="wait",
+        pause_ttl_seconds=60,
+        on_expiry="continue",
     )
 
 
@@ -285,6 +284,46 @@ async def test_results_reach_the_facade_as_they_were_sent(runtime: FakeRuntime) 
         stream_id="st_1",
         pause_id="p",
     )
+
+
+async def test_results_that_do_not_complete_the_set_are_answered_with_what_is_missing(runtime: FakeRuntime) -> None:
+    status, answer = await post(runtime, RESULTS, {"results": [RESULT], "partial": True})
+
+    assert status == 200
+    assert answer == {"pause_id": "pause_1", "received": ["call_1"], "missing": ["call_2"]}
+    assert runtime.asked[0].partial is True
+
+
+@pytest.mark.parametrize("path", [TURNS, "/v1/turns", RESULTS, "/v1/conversations/chat-1/resume"])
+async def test_an_idempotency_key_reaches_the_facade(path: str, runtime: FakeRuntime) -> None:
+    body = {"input": "a"} if path.endswith("turns") else {"results": [RESULT], "pause_id": "p"}
+    async with client_of(application(runtime)) as client:
+        response = await client.post(path, json=body, headers={"Idempotency-Key": "k-1", "Last-Event-ID": "7-1"})
+
+    assert response.status_code == 200
+    assert runtime.asked[0].idempotency_key == "k-1"
+    assert runtime.asked[1][1] == Cursor(7, 1)
+
+
+async def test_a_turn_that_a_key_had_started_before_says_so(runtime: FakeRuntime) -> None:
+    async with client_of(application(runtime)) as client:
+        first = await client.post("/v1/turns", json={"input": "a"}, headers={"Idempotency-Key": "k"})
+        runtime.replayed = True
+        second = await client.post("/v1/turns", json={"input": "a"}, headers={"Idempotency-Key": "k"})
+
+    assert "Idempotency-Replayed" not in first.headers
+    assert second.headers["Idempotency-Replayed"] == "true"
+    assert first.headers["X-Conversation-Id"] == second.headers["X-Conversation-Id"]
+
+
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": " "}, {"Idempotency-Key": "k" * 256}, {"Last-Event-ID": "x"}])
+async def test_a_bad_header_is_a_400(headers: dict[str, str], runtime: FakeRuntime) -> None:
+    async with client_of(application(runtime)) as client:
+        response = await client.post("/v1/turns", json={"input": "a"}, headers=headers)
+
+    assert response.status_code == 400
+    assert response.json()["code"] == "SYS_PARSING_ERROR"
+    assert runtime.asked == []
 
 
 async def test_a_conversation_can_begin_with_messages(runtime: FakeRuntime) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from dirty_equals import IsPartialDict
 
+from app.domain.turn import Caller
 from tests.api.fake_runtime import CONVERSATION, PAUSE, FakeRuntime
 from tests.api.serving import application, client_of
 
@@ -90,6 +91,15 @@ async def test_a_process_that_lives_is_not_ready_while_a_check_fails(runtime: Fa
 
     assert [ready.status_code, unready.status_code, live.status_code] == [200, 503, 200]
     assert unready.json() == {"status": "unavailable", "checks": {"database": False, "lease": True}}
+
+
+@pytest.mark.parametrize("body", [None, {"user_id": "ada"}])
+async def test_a_stream_is_cancelled_with_or_without_a_body(body: object, runtime: FakeRuntime) -> None:
+    async with client_of(application(runtime)) as client:
+        response = await client.post("/v1/streams/st_1/cancel", json=body)
+
+    assert response.json() == {"status": "cancelling"}
+    assert runtime.callers == [Caller("ada" if body else "local")]
 
 
 async def test_every_answer_names_its_request(runtime: FakeRuntime) -> None:

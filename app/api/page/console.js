@@ -12,6 +12,7 @@ const service = new Service(identity);
 const transcript = new Transcript(byId("log"));
 let chat = "";
 let untitled = true;
+let running = {};
 // Grows with every chat that is opened: what belongs to an older one stops.
 let epoch = 0;
 
@@ -114,7 +115,7 @@ async function send() {
     () => byId("input").value || (byId("input").value = text),
   );
   await guarded(async () => {
-    if (mark.stream && untitled) await service.change(path, { title: text.trim().slice(0, 80) });
+    if (mark.stream && untitled) await service.send("PATCH", path, { title: text.trim().slice(0, 80) });
     untitled = untitled && !mark.stream;
     await listChats();
   });
@@ -150,6 +151,7 @@ async function run(operation, mark, refused = () => {}, started = () => {}) {
   let request = null;
   let end = null;
   mark.onCut = () => mine === epoch && say("The connection was cut; reading on…");
+  running = mark;
   busy(true);
   problem(null);
   say("Sending…");
@@ -213,6 +215,8 @@ function say(text) {
 
 function busy(is) {
   byId("send").disabled = is;
+  byId("send").hidden = is;
+  byId("stop").hidden = !is;
   document.body.toggleAttribute("data-busy", is);
 }
 
@@ -252,6 +256,9 @@ byId("input").addEventListener("keydown", (event) => {
   event.preventDefault();
   byId("composer").requestSubmit();
 });
+byId("stop").addEventListener("click", () =>
+  guarded(async () => running.stream && service.send("POST", `/v1/streams/${running.stream}/cancel`)),
+);
 byId("new").addEventListener("click", newChat);
 byId("settings").addEventListener("click", () => openPreferences(reload));
 byId("menu").addEventListener("click", () => {

@@ -44,11 +44,16 @@ export class Service {
     return response.status === 204 ? null : response.json();
   }
 
-  async change(path, body) {
+  // Sends a body by POST or PATCH, and gives the JSON answer.
+  async send(method, path, body = {}) {
+    return (await this.#sent(method, path, body, "application/json")).json();
+  }
+
+  async #sent(method, path, body, accept) {
     const { user } = this.identity();
-    const headers = this.#headers({ "Content-Type": "application/json" });
+    const headers = this.#headers({ "Content-Type": "application/json", Accept: accept });
     const text = JSON.stringify(user ? { ...body, user_id: user } : body);
-    await this.#checked(await fetch(path, { method: "PATCH", headers, body: text }));
+    return this.#checked(await fetch(path, { method, headers, body: text }));
   }
 
   async erase(path) {
@@ -57,14 +62,7 @@ export class Service {
 
   // Posts what starts an operation and gives all its events, over as many connections as it takes.
   async *operate(path, body, mark) {
-    const { user } = this.identity();
-    const response = await this.#checked(
-      await fetch(path, {
-        method: "POST",
-        headers: this.#headers({ "Content-Type": "application/json", Accept: "text/event-stream" }),
-        body: JSON.stringify(user ? { ...body, user_id: user } : body),
-      }),
-    );
+    const response = await this.#sent("POST", path, body, "text/event-stream");
     mark.stream = response.headers.get("X-Stream-Id");
     mark.conversation = response.headers.get("X-Conversation-Id");
     yield* this.#whole(response, mark);

@@ -23,7 +23,7 @@ async def read_stream(stream_id: StreamPath, runtime: RuntimeDep, caller: Readin
     return await runtime.stream_state(caller, stream_id)
 
 
-@router.post("/v1/streams/{stream_id}/cancel", response_model=CancelOut, responses=refusals(NotFoundError))
+@router.post("/v1/streams/{stream_id}/cancel", response_model=CancelOut, responses=refusals(NotFoundError, body=True))
 async def cancel_stream(
     *, stream_id: StreamPath, runtime: RuntimeDep, asker: Chatting, body: CancelBody | None = None
 ) -> dict[str, str]:
