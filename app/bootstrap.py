@@ -110,7 +110,7 @@ def build(
         plain_text=PlainText(),
         policy=_turn_policy(settings),
     )
-    takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4))
+    takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)
     heartbeat = settings.heartbeat_seconds
     tail = Tail(database, rings, wakeups, heartbeat=heartbeat, may_send=lambda: lease.is_fresh)
     return AgentRuntime(services, tail, Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds))

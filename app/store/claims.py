@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, exists, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.errors import ConversationBusyError
@@ -171,6 +171,41 @@ async def release(connection: Connection, conversation: UUID, *, operation: UUID
 
 
 @dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """A conversation whose operation is to be run again, by this process, under a higher fence."""
+
+    fence: int
+    caller: Caller
+    conversation_id: str
+    session_id: str
+
+
+async def reclaim(connection: Connection, conversation: UUID, operation: UUID, replica: UUID) -> Reclaimed | None:
+    """Take an operation over from a dead replica, to run it again here.
+
+    None when it has ended, when another process was faster, or when somebody asked for its end.
+    """
+    wanted = or_(_row.cancel_fence.is_(None), _row.cancel_fence != _row.fence)
+    statement = (
+        update(conversations)
+        .where(_row.id.in_(_orphan(conversation, operation)), wanted)
+        .values(fence=fences.next_value(), running_replica=replica, updated_at=func.now())
+        .returning(_row.fence, _row.user_id, _row.organization_id, _row.conversation_id, _row.session_id)
+    )
+    found = (await connection.execute(statement)).first()
+    if found is None:
+        return None
+    caller = Caller(found.user_id, found.organization_id)
+    return Reclaimed(found.fence, caller, found.conversation_id, found.session_id)
+
+
+def _orphan(conversation: UUID, operation: UUID) -> Select[UUID]:
+    alive = select(replicas.c.id).where(replicas.c.id == _row.running_replica, ~replicas.c.dead).exists()
+    running = select(_row.id).where(_row.id == conversation, _row.running_operation == operation)
+    return running.where(~alive).with_for_update(skip_locked=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Seized:
     """A conversation that was taken from a process that has gone."""
 
@@ -186,12 +221,8 @@ async def seize(connection: Connection, conversation: UUID, operation: UUID, *, 
     With `only_dead` this is done only when the operation's replica is dead. None when the operation has ended in the
     meantime, or another process was faster.
     """
-    locked = select(_row.id).where(_row.id == conversation, _row.running_operation == operation)
-    if only_dead:
-        alive = select(replicas.c.id).where(replicas.c.id == _row.running_replica, ~replicas.c.dead).exists()
-        locked = locked.where(~alive).with_for_update(skip_locked=True)
-    else:
-        locked = locked.with_for_update()
+    running = select(_row.id).where(_row.id == conversation, _row.running_operation == operation)
+    locked = _orphan(conversation, operation) if only_dead else running.with_for_update()
     statement = (
         update(conversations)
         .where(_row.id.in_(locked))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, select, update
+from sqlalchemy import JSON, ColumnElement, and_, delete, exists, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -94,11 +94,43 @@ async def touch(connection: Connection, conversation: UUID, operation: UUID, fen
     return await connection.scalar(statement) is not None
 
 
+async def journal(
+    connection: Connection, conversation: UUID, operation: UUID, fence: int, *, place: int, entry: Mapping[str, Any]
+) -> bool:
+    """Keep what a complete tool round gave, at its place (from 1); False when the fence is gone.
+
+    Writing the same round again changes nothing.
+    """
+    statement = (
+        update(inbound_messages)
+        .where(_row.conversation == conversation, _row.operation == operation, _row.fence == fence)
+        .where(_row.status == "running")
+        .values({_row.journal[place]: literal(dict(entry), JSON)})
+        .returning(_row.operation)
+    )
+    return await connection.scalar(statement) is not None
+
+
+async def rounds(connection: Connection, conversation: UUID, operation: UUID) -> list[Mapping[str, Any]]:
+    """Give what the operation's complete tool rounds gave, the first one first."""
+    query = select(_row.journal).where(_row.conversation == conversation, _row.operation == operation)
+    return list(await connection.scalar(query) or ())
+
+
+async def run_again(connection: Connection, entry: InboundRecord, fence: int) -> None:
+    """Say that the operation runs once more, under another fence."""
+    await connection.execute(
+        update(inbound_messages)
+        .where(_row.conversation == entry.conversation, _row.operation == entry.operation)
+        .values(attempt=_row.attempt + 1, fence=fence)
+    )
+
+
 async def finish(
     connection: Connection, conversation: UUID, operation: UUID, status: str, *, erase: bool = False
 ) -> None:
     """Say how the operation ended; with `erase` its payload goes."""
-    changes: dict[str, Any] = {"status": status, "ended_at": func.now()}
+    changes: dict[str, Any] = {"status": status, "ended_at": func.now(), "journal": []}
     if erase:
         changes["payload"] = {}
     await connection.execute(

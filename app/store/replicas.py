@@ -28,9 +28,13 @@ async def renew(connection: Connection, replica: UUID, lease: timedelta) -> bool
     return await connection.scalar(statement) is not None
 
 
-async def mark_expired(connection: Connection) -> list[UUID]:
-    """Mark every replica dead whose time is over, and tell which. After this commits, none of them can accept."""
-    overdue = select(_row.id).where(~_row.dead, _row.expires_at < func.now()).with_for_update(skip_locked=True)
+async def mark_expired(connection: Connection, lease: timedelta) -> list[UUID]:
+    """Mark every replica dead whose time is over, and tell which. After this commits, none of them can accept.
+
+    A database that has not been up for a whole lease marks none: its replicas had no chance to renew.
+    """
+    up_long = func.now() - func.pg_postmaster_start_time() >= literal(lease)
+    overdue = select(_row.id).where(~_row.dead, _row.expires_at < func.now(), up_long).with_for_update(skip_locked=True)
     statement = update(replicas).where(_row.id.in_(overdue)).values(dead=True).returning(_row.id)
     return list((await connection.scalars(statement)).all())
 

@@ -7,6 +7,7 @@ database.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -53,6 +54,7 @@ class Ring:
         self.lost = False
         self.in_flight: Batch | None = None
         self.retry_at = 0.0
+        self.on_lost: Callable[[], None] | None = None
         self._frames: deque[bytes] = deque()
         self._kept = 0
         self._unwritten = 0
@@ -151,10 +153,14 @@ class Ring:
         self.nudge()
 
     def lose(self) -> None:
-        """The fence is gone: readers go on from the database, the operation stops at its next frame."""
+        """The fence is gone: readers go on from the database, the operation stops."""
+        if self.lost:
+            return
         self.lost = True
         self._room.set()
         self.nudge()
+        if self.on_lost is not None:
+            self.on_lost()
 
     def nudge(self) -> None:
         """Wake all readers now."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 import structlog
 
 from app.domain.errors import UnavailableError
+from app.turn.facade.revival import Revival
 from app.turn.facade.tasks import Tasks
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.takeover import Takeover
@@ -32,7 +33,7 @@ class Lifecycle:
         self._beside.start(self._services.lease.run(), "lease")
         self._beside.start(self._services.log.run(), "event log")
         self._beside.start(self._services.wakeups.run(), "wake-ups")
-        self._beside.start(self._takeover.run(), "takeover")
+        self._beside.start(self._takeover.run(Revival(self._services, self.tasks).start), "takeover")
         self._beside.start(self._services.cancels.run(), "cancels")
         self._open = True
 

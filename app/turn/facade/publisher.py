@@ -83,8 +83,8 @@ class Publisher:
         operation = self._operation
         if isinstance(item, Outcome):
             return
+        await operation.may_go_on()
         if item.type == "text_delta":
-            await operation.may_go_on()
             await operation.touch()
         operation.emit(item)
 

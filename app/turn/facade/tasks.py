@@ -20,6 +20,11 @@ class Task:
         """End it soon."""
         self._task.cancel()
 
+    @property
+    def done(self) -> bool:
+        """Tell whether it has ended."""
+        return self._task.done()
+
 
 class Tasks:
     """Runs coroutines until they end or the runtime stops; a failure that nobody awaits is logged."""

@@ -1,25 +1,30 @@
 """What a GMI is given, and what a GMI is. A host may bring its own by offering the same two methods."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.conversation.budget import Room
 from app.domain.chunks import GmiChunk, GmiOutput
-from app.domain.messages import Message
+from app.domain.messages import Message, ToolCall
 from app.domain.persona import Persona
-from app.domain.tools import ToolSpec
+from app.domain.tools import ToolResult, ToolSpec
 from app.domain.turn import PauseTerms, TurnOptions
 from app.domain.usage import Usage
 from app.tools.base import ToolContext
+
+
+async def _nothing(*_: object) -> None:
+    """Do nothing: whoever brings no rule of its own has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GmiTurnInput:
     """One turn, or the rest of one after a pause.
 
-    `messages` are sent as they are: system first, the user's input or the results last. `before_effect` is awaited
-    before the first runtime tool starts. `usage_before` is what earlier operations of the turn used.
+    `messages` are sent as they are: system first, the user's input or the results last. `before_step` is awaited before
+    each model request, `before_effect` before each round of runtime tools, `after_round` with the calls of a round and
+    their results; what they raise ends the turn. `usage_before` is what earlier operations of the turn used.
     A request that does not fit into `room` is not sent.
     """
 
@@ -32,6 +37,8 @@ class GmiTurnInput:
     context: ToolContext
     before_effect: Callable[[], Awaitable[None]]
     max_iterations: int
+    before_step: Callable[[], Awaitable[None]] = _nothing
+    after_round: Callable[[Sequence[ToolCall], Sequence[ToolResult]], Awaitable[None]] = _nothing
     sources: tuple[Mapping[str, object], ...] = ()
     usage_before: Usage = Usage()
     terms: PauseTerms = field(default_factory=PauseTerms)

@@ -74,6 +74,7 @@ class RuntimeGmi:
     async def _steps(self, turn: GmiTurnInput, progress: _Progress) -> AsyncIterator[GmiChunk | GmiOutput]:
         # One step more than there may be rounds: at the limit, a last step without tools writes the answer.
         for index in range(turn.max_iterations + 1):
+            await turn.before_step()
             step = self._step(turn, progress, index, last=index == turn.max_iterations)
             try:
                 async for chunk in step.run():
@@ -140,6 +141,8 @@ class RuntimeGmi:
         for result in in_call_order(own, results):
             progress.messages.append(result_message(result))
             yield ToolResultRecorded(result)
+        if own:
+            await turn.after_round(own, results)
         progress.calls += own
         if for_host:
             yield ToolCallRequest(for_host, external=True)

@@ -4,7 +4,7 @@ Everything that may refuse comes first; then T1 takes the pause and stores the r
 from the pause's snapshot, which is the same on every process.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,14 +48,31 @@ async def run_continuation(
 ) -> AsyncIterator[Emission]:
     """Run the continuation. A refusal raises and leaves the pause as it was; else the last item is the outcome."""
     persona = Persona.from_json(continued.snapshot.persona)
-    kept, services = continued.snapshot, operation.services
-    options = TurnOptions.from_json({**kept.options.to_json(), **results.options.to_json()})
+    services = operation.services
+    options = merged_options(continued.snapshot, results.options)
     model = options.model or persona.model or services.policy.default_model
-    longest = options.max_tool_iterations or persona.max_tool_iterations or services.policy.max_tool_iterations
     services.providers.resolve(model, has_key=model.partition(":")[0] in results.provider_api_keys)
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     operation.name(gmi.instance_id, persona)
-    await _accept(operation, continued, results.results)
+    await _accept(operation, continued, results)
+    async for emission in go_on(operation, continued, options, results.provider_api_keys):
+        yield emission
+
+
+def merged_options(snapshot: Snapshot, given: TurnOptions) -> TurnOptions:
+    """Give the paused turn's options with those that came with the results."""
+    return TurnOptions.from_json({**snapshot.options.to_json(), **given.to_json()})
+
+
+async def go_on(
+    operation: Operation, continued: Continued, options: TurnOptions, provider_api_keys: Mapping[str, str]
+) -> AsyncIterator[Emission]:
+    """Run what follows T1: the model writes again from the snapshot and the stored results."""
+    persona = Persona.from_json(continued.snapshot.persona)
+    kept, services = continued.snapshot, operation.services
+    model = options.model or persona.model or services.policy.default_model
+    longest = options.max_tool_iterations or persona.max_tool_iterations or services.policy.max_tool_iterations
+    gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     runtime_tools = services.tools.registry.specs(persona.tools)
     tools = [*runtime_tools, *kept.host_tools]
     turn = GmiTurnInput(
@@ -66,13 +83,15 @@ async def run_continuation(
         host_tools=kept.host_tools,
         options=options,
         context=tool_context(operation, persona.id),
-        before_effect=operation.touch,
+        before_step=operation.may_go_on,
+        before_effect=operation.before_effect,
+        after_round=operation.after_round,
         max_iterations=longest,
         sources=tuple(kept.sources),
         usage_before=kept.usage,
         terms=kept.terms,
         room=room_for(model, persona, tools, options, counters=services.counters, policy=services.policy.history),
-        provider_api_keys=results.provider_api_keys,
+        provider_api_keys=provider_api_keys,
     )
     async for emission in execute(operation, gmi, turn):
         yield emission
@@ -89,16 +108,18 @@ def answered(
     return (*history[: last + 1], *(by_call[call.id] for call in history[last].tool_calls))
 
 
-async def _accept(operation: Operation, continued: Continued, results: tuple[ToolResult, ...]) -> None:
+async def _accept(operation: Operation, continued: Continued, given: ResultsInput) -> None:
     """T1 of a continuation: the pause is taken, results and stand-ins are stored (R93 to R97, R207)."""
     pause_id = continued.pause.pause_id
     resumed = operation.kind is OperationKind.RESUME
-    limit = operation.services.policy.max_result_bytes
+    results, limit = given.results, operation.services.policy.max_result_bytes
 
     async def then(connection: Connection, fence: int) -> Sequence[StreamChunk]:
         payload: dict[str, Any] = {
             "persona_id": continued.pause.persona_id,
             "results": [result.to_json() for result in results],
+            "options": given.options.to_json(),
+            "had_provider_keys": bool(given.provider_api_keys),
         }
         await inbound.record(connection, inbound_record(operation, fence, payload, pause_id=pause_id))
         seen = await pauses.find(connection, operation.conversation, pause_id, for_update=True)

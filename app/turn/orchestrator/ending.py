@@ -51,7 +51,9 @@ async def end_seized(
         metadata = {"source": "output", "interrupted": True}
         reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), entry.turn_id)
         await messages.append(connection, entry.conversation, [reply])
-    usage = await _usage_before(connection, entry)
+    before = await _usage_before(connection, entry)
+    journal = await inbound.rounds(connection, entry.conversation, entry.operation)
+    usage = Usage.from_json(journal[-1]["usage"]) if journal else before
     payload = final_response.build(
         GmiOutput(is_final=True, response_text=text or None, error=reason.error),
         usage=usage,

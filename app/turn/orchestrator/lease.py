@@ -55,6 +55,11 @@ class Lease:
                 self.contact_since = None
                 pause = _RETRY_SECONDS
 
+    @property
+    def length(self) -> timedelta:
+        """How long a renewal holds."""
+        return self._length
+
     def is_gone(self, replica: UUID) -> bool:
         """Tell whether that id is no longer this process's."""
         return replica != self.id
@@ -73,7 +78,7 @@ class Lease:
     def may_take_over(self) -> bool:
         """Tell whether this process has been in unbroken contact with the database for a whole lease."""
         since = self.contact_since
-        return since is not None and self._clock.boot_seconds() - since >= self._policy.length
+        return since is not None and self.is_fresh and self._clock.boot_seconds() - since >= self._policy.length
 
     async def leave(self) -> None:
         """Stop living, so that others may take over at once what this process still runs."""
@@ -82,13 +87,13 @@ class Lease:
 
     async def _register(self) -> None:
         before = self._clock.boot_seconds()
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(reserved=True) as connection:
             await replicas.register(connection, self.id, self._length)
         self._extend(before)
 
     async def _renew(self) -> None:
         before = self._clock.boot_seconds()
-        async with self._database.transaction() as connection:
+        async with asyncio.timeout(self._policy.renew), self._database.transaction(reserved=True) as connection:
             alive = await replicas.renew(connection, self.id, self._length)
         if alive:
             self._extend(before)
@@ -101,7 +106,8 @@ class Lease:
         await self._register()
 
     def _extend(self, before: float) -> None:
-        self._deadline = before + self._policy.length
-        if self.contact_since is None:
+        if self.contact_since is None or before >= self._deadline:
+            # Also after a sleep of the whole machine: nobody could renew meanwhile.
             self.contact_since = before
+        self._deadline = before + self._policy.length
         self._landed.set()

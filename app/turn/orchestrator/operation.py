@@ -11,7 +11,9 @@ from uuid import UUID
 
 from app.domain.chunks import StreamChunk
 from app.domain.ids import fresh_uuid, row_key
+from app.domain.messages import ToolCall
 from app.domain.persona import Persona
+from app.domain.tools import ToolResult
 from app.domain.turn import Caller, OperationKind
 from app.domain.views import Started
 from app.store import claims, inbound
@@ -27,6 +29,8 @@ Accept = Callable[[Connection, int], Awaitable[Sequence[StreamChunk]]]
 """What T1 does besides taking the conversation, under the new fence; gives further chunks to store with it."""
 
 RETRY_SECONDS: Final = 0.25
+PATIENCE_SECONDS: Final = 5.0
+"""How long T1 tries to reach a database that is away, before the request is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Operation:
         self._early: list[StreamChunk] = []
         self._opening: dict[int, list[bytes]] = {}
         self._touched = False
+        self._rounds = 0
 
     # Before and in T1 -------------------------------------------------------------------------------------------
 
@@ -111,9 +116,20 @@ class Operation:
             return state[0] if state is not None and state[1] == self.id else None
 
         gone = self.services.lease.is_gone
-        self.fence = await self.services.database.land(work, landed, give_up=lambda: gone(self.replica))
+        self.fence = await self.services.database.land(
+            work, landed, give_up=lambda: gone(self.replica), patience=PATIENCE_SECONDS
+        )
+        self._begin(self._opening[self.fence])
+
+    def adopt(self, operation: UUID, fence: int) -> None:
+        """Go on as an operation that another process had begun, under the fence that took it over from there."""
+        self.id, self.fence = operation, fence
+        self._begin([])
+
+    def _begin(self, frames: list[bytes]) -> None:
         self.ring = Ring(self.conversation, self.stream_id, self.fence)
-        self.ring.append_durable(self._opening[self.fence])
+        self.ring.on_lost = self.cancel
+        self.ring.append_durable(frames)
         self.services.rings.open(self.ring)
         self.services.cancels.register(self.fence, self.cancel)
         self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))
@@ -130,10 +146,36 @@ class Operation:
 
     async def touch(self) -> None:
         """Store, once, that the outside world may see something of this operation: it can't be run again unseen."""
-        while not self._touched:
+        if not self._touched:
+            await self._note(lambda connection: inbound.touch(connection, self.conversation, self.id, self.fence))
+            self._touched = True
+
+    async def before_effect(self) -> None:
+        """Wait until this process may act, and store that the outside world may see it."""
+        await self.may_go_on()
+        await self.touch()
+
+    async def after_round(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
+        """Journal a complete tool round with the usage so far. LostFenceError when the operation is not ours."""
+        self._rounds += 1
+        entry = {
+            "calls": [call.to_json() for call in calls],
+            "results": [result.to_json() for result in results],
+            "usage": self.tally.usage.to_json(),
+        }
+        place = self._rounds
+        await self._note(
+            lambda connection: inbound.journal(
+                connection, self.conversation, self.id, self.fence, place=place, entry=entry
+            )
+        )
+
+    async def _note(self, write: Callable[[Connection], Awaitable[bool]]) -> None:
+        """Do a fenced write until its outcome is known; writing twice must be the same as once."""
+        while True:
             try:
                 async with self.services.database.transaction() as connection:
-                    landed = await inbound.touch(connection, self.conversation, self.id, self.fence)
+                    landed = await write(connection)
             except Exception as error:
                 if not is_lost(error):
                     raise
@@ -141,7 +183,7 @@ class Operation:
                 continue
             if not landed:
                 self.lose()
-            self._touched = True
+            return
 
     async def may_go_on(self) -> None:
         """Wait until this process may act and the ring has room; LostFenceError when the operation is not ours."""

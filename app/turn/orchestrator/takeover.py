@@ -1,7 +1,11 @@
-"""Takeover: operations whose process has gone are ended by another within seconds: no conversation is stuck."""
+"""Takeover: operations whose process has gone are run again or ended by another within seconds.
+
+An operation of which nothing was seen outside is run once more; any other is ended, and what its readers had is kept.
+"""
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
@@ -12,6 +16,8 @@ from app.domain.turn import StreamStatus
 from app.store import claims, inbound, replicas
 from app.store.database import is_lost
 from app.turn.orchestrator.ending import Reason, end_seized
+from app.turn.orchestrator.queue import free
+from app.turn.orchestrator.rerun import Rerun, may_run_again, reclaim
 from app.turn.orchestrator.services import Services
 
 AT_ONCE: Final = 20
@@ -22,47 +28,72 @@ INTERRUPTED: Final = Reason(
 )
 
 
-class Takeover:
-    """Looks for dead replicas every `interval` seconds and ends what they ran."""
+class Running(Protocol):
+    """An operation that was started again."""
 
-    def __init__(self, services: Services, *, interval: float) -> None:
-        """Keep what is needed; `run` does the work."""
+    @property
+    def done(self) -> bool:
+        """Tell whether it has ended."""
+        ...
+
+
+class Takeover:
+    """Looks for dead replicas every `interval` seconds and takes over what they ran."""
+
+    def __init__(self, services: Services, *, interval: float, most_reruns: int) -> None:
+        """At most `most_reruns` operations are run again at a time; what is beyond waits for the next look."""
         self._services = services
         self._database = services.database
         self._interval = interval
+        self._most_reruns = most_reruns
+        self._reruns: list[Running] = []
         self._log = structlog.get_logger(__name__)
 
-    async def run(self) -> None:
-        """Sweep for ever."""
+    async def run(self, start: Callable[[Rerun], Running]) -> None:
+        """Look for ever; `start` runs an operation again in a task of its own."""
         while True:
             await asyncio.sleep(self._interval)
             try:
-                await self.sweep()
+                await self.sweep(start)
             except Exception as error:  # noqa: BLE001 - sweeps go on whatever one met
                 if not is_lost(error):
                     self._log.exception("takeover.sweep_failed")
 
-    async def sweep(self) -> int:
-        """Mark replicas whose time is over, end what dead ones ran, and tell how many operations that were."""
-        if self._services.lease.may_take_over():
+    async def sweep(self, start: Callable[[Rerun], Running]) -> int:
+        """Mark replicas whose time is over, take over what dead ones ran, and tell how many operations that were."""
+        lease = self._services.lease
+        if lease.may_take_over():
             async with self._database.transaction() as connection:
-                await replicas.mark_expired(connection)
+                await replicas.mark_expired(connection, lease.length)
                 await replicas.forget_dead(connection)
         async with self._database.transaction() as connection:
             orphans = await replicas.orphans(connection, AT_ONCE)
-        for conversation, operation in orphans:
-            await self._end(conversation, operation)
-        return len(orphans)
+        taken = [await self._take(conversation, operation, start) for conversation, operation in orphans]
+        return sum(taken)
 
-    async def _end(self, conversation: UUID, operation: UUID) -> None:
-        """End one operation in one transaction, under a higher fence than its own."""
+    async def _take(self, conversation: UUID, operation: UUID, start: Callable[[Rerun], Running]) -> bool:
+        """Take one operation over, in one transaction, under a higher fence than its own."""
+        self._reruns = [rerun for rerun in self._reruns if not rerun.done]
         async with self._database.transaction() as connection:
-            seized = await claims.seize(connection, conversation, operation, only_dead=True)
-            if seized is None:
-                return
             entry = await inbound.find(connection, conversation, operation)
-            if entry is not None:
+            rerun = await reclaim(connection, self._services, entry) if entry and self._has_room else None
+            if rerun is None:
+                if entry is not None and not self._has_room and may_run_again(entry):
+                    return False
+                seized = await claims.seize(connection, conversation, operation, only_dead=True)
+                if seized is None or entry is None:
+                    return False
                 await end_seized(connection, self._services, seized, entry, INTERRUPTED)
-        if entry is not None:
-            self._services.wakeups.wake([entry.stream_id])
+        if entry is None:
+            return False
+        if rerun is not None:
+            self._reruns.append(start(rerun))
+            self._log.warning("takeover.run_again", stream_id=entry.stream_id, turn_id=entry.turn_id)
+        else:
+            self._services.wakeups.wake([entry.stream_id, free(conversation)])
             self._log.warning("takeover.ended", stream_id=entry.stream_id, turn_id=entry.turn_id)
+        return True
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._reruns) < self._most_reruns

@@ -1,9 +1,12 @@
 """The twelve phases in their order (R246). What fails before phase 8 stores nothing and leaves a held pause alone."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
+from app.domain.chunks import StreamChunk
 from app.domain.messages import Message
+from app.store.messages import NewMessage
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
 from app.turn.preparation.phases import (
     p01_validate,
@@ -43,6 +46,25 @@ async def prepare(draft: TurnDraft, services: PhaseServices, phases: tuple[Phase
     for phase in phases:
         await phase(draft, services)
     return finished(draft)
+
+
+ACCEPTING: Final = PHASES.index(p08_persist_inbound.run)
+
+
+async def prepare_again(draft: TurnDraft, services: PhaseServices, stored: Mapping[str, Any]) -> PreparedTurn:
+    """Prepare a turn that was accepted before, from its stored input: phases 9 to 12, as if it had just been accepted.
+
+    What phases 1 to 7 choose is chosen again, and not said again: the stream has it.
+    """
+    for phase in PHASES[:ACCEPTING]:
+        await phase(draft, replace(services, emit=_unsaid))
+    draft.model = stored["model"]
+    draft.input = NewMessage(stored["message_id"], Message.from_json(stored["input"]), draft.turn_id)
+    return await prepare(draft, services, PHASES[ACCEPTING + 1 :])
+
+
+def _unsaid(chunk: StreamChunk) -> None:
+    """Let a chunk go: an earlier run of the operation has said it."""
 
 
 def finished(draft: TurnDraft) -> PreparedTurn:

@@ -55,5 +55,9 @@ def inbound_payload(draft: TurnDraft) -> dict[str, Any]:
         "tools": [tool.to_json() for tool in turn.tools],
         "options": turn.options.to_json(),
         "user_context": dict(turn.user_context),
+        "language_hint": turn.language_hint,
+        "target_language": turn.target_language,
+        "pause_ttl_seconds": turn.pause_ttl_seconds,
+        "on_expiry": turn.on_expiry,
         "had_provider_keys": bool(turn.provider_api_keys),
     }
