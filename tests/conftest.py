@@ -4,11 +4,19 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.databases import Databases, databases
 from tests.mock_model import ModelServer
 from tests.servers import Servers
 from tests.stage import Stage, running_stage
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_logs() -> None:
+    """Show failures without the local variables of every frame, which would take seconds each."""
+    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[structlog.stdlib.add_log_level, plain])
 
 
 @pytest.fixture(scope="session", name="databases")
@@ -25,9 +33,16 @@ async def database(databases: Databases) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def stage(database: str) -> AsyncIterator[Stage]:
+async def shared_database(databases: Databases) -> AsyncIterator[str]:
+    """The same, but quicker: a database that other tests use before and after, so its tables must stay as they are."""
+    async with databases.shared() as url:
+        yield url
+
+
+@pytest.fixture
+async def stage(shared_database: str) -> AsyncIterator[Stage]:
     """A running runtime with a script to be written."""
-    async with running_stage(database) as running:
+    async with running_stage(shared_database) as running:
         yield running
 
 

@@ -6,10 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import asyncpg
+from sqlalchemy import delete
 from sqlalchemy.engine import make_url
 
 from app.store.migrate import upgrade_async
+from app.store.tables import metadata
 from tests.postgres import throwaway_postgres
+
+OTHERS_OUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
 
 
 class Databases:
@@ -18,6 +24,19 @@ class Databases:
     def __init__(self, server: str, template: str) -> None:
         self._server = server
         self._template = template
+        self._shared: str | None = None
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[str]:
+        """Give the URL of a database with all tables, which one test after another uses: quicker than a fresh one.
+
+        Whoever is still connected to it when the context is left is thrown out, and its rows are deleted.
+        """
+        if self._shared is None:
+            await execute(self._server, f'CREATE DATABASE "test_shared" TEMPLATE "{self._template}"')
+            self._shared = named(self._server, "test_shared")
+        yield self._shared
+        await execute(self._shared, OTHERS_OUT, *(str(delete(table)) for table in reversed(metadata.sorted_tables)))
 
     @asynccontextmanager
     async def fresh(self) -> AsyncIterator[str]:
@@ -57,11 +76,12 @@ def named(server: str, database: str) -> str:
     return make_url(server).set(database=database).render_as_string(hide_password=False)
 
 
-async def execute(url: str, statement: str) -> None:
-    """Run one statement, outside any transaction."""
+async def execute(url: str, *statements: str) -> None:
+    """Run statements, each in a transaction of its own."""
     connection = await asyncpg.connect(url)
     try:
-        await connection.execute(statement)
+        for statement in statements:
+            await connection.execute(statement)
     finally:
         await connection.close()
 

@@ -16,6 +16,7 @@ from app.providers.scripted import ScriptedProvider
 from app.settings import Settings
 from app.turn.facade.host import Chunk, Host
 from app.turn.facade.service import AgentRuntime
+from app.turn.gmi.manager import GmiManager
 from tests.oracle import check_request
 
 ADA = Caller("ada")
@@ -98,12 +99,12 @@ def result(call_id: str, output: Any = "21 degrees", name: str = WEATHER.name, *
 
 @asynccontextmanager
 async def running_stage(
-    database: str, provider: ScriptedProvider | None = None, **settings: Any
+    database: str, provider: ScriptedProvider | None = None, gmis: GmiManager | None = None, **settings: Any
 ) -> AsyncIterator[Stage]:
     """Build, start and stop a runtime. At the end every request that its provider got must have been a valid one."""
     provider = provider or ScriptedProvider()
     given = Settings(_env_file=None, **{"drain_grace_seconds": 0, **settings})
-    runtime = build(given, database, providers=ProviderRegistry([provider]))
+    runtime = build(given, database, providers=ProviderRegistry([provider]), gmis=gmis)
     await runtime.start()
     try:
         yield Stage(runtime, provider, database)
