@@ -103,7 +103,10 @@ def _busy(running_stream: str | None) -> NoReturn:
 def _queued_before(place: int | None) -> ColumnElement[bool]:
     waiting = inbound_messages.c
     earlier = exists().where(waiting.conversation == _row.id, live_waiter())
-    return earlier if place is None else earlier.where(waiting.place < place)
+    if place is not None:
+        earlier = earlier.where(waiting.place < place)
+    # The row in question is that of the statement around this one, also behind ON CONFLICT.
+    return earlier.correlate(conversations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,6 @@ conversations: Final = Table(
     Column("cancel_fence", BigInteger),
     _time("created_at", default=True, nullable=False),
     _time("updated_at", default=True, nullable=False),
-    Index("uq_conversations_organization_id_conversation_id", "organization_id", "conversation_id", unique=True),
     Index("ix_conversations_owner", "organization_id", "user_id", "updated_at", "id"),
     Index("ix_conversations_running", "running_replica", postgresql_where=text("running_operation IS NOT NULL")),
 )

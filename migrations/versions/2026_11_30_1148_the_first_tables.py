@@ -44,12 +44,6 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("running_operation IS NOT NULL"),
     )
-    op.create_index(
-        "uq_conversations_organization_id_conversation_id",
-        "conversations",
-        ["organization_id", "conversation_id"],
-        unique=True,
-    )
     op.create_table(
         "replicas",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -292,7 +286,6 @@ def downgrade() -> None:
     )
     op.drop_table("inbound_messages")
     op.drop_table("replicas")
-    op.drop_index("uq_conversations_organization_id_conversation_id", table_name="conversations")
     op.drop_index(
         "ix_conversations_running",
         table_name="conversations",
