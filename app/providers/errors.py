@@ -215,7 +215,7 @@ def _find(data: Any, *, named_error: bool) -> Any:
     if not isinstance(data, Mapping):
         return data if named_error else None
     error = data.get("error")
-    if error is not None and error is not False:
+    if error is not None and error is not False and error != "":
         return error
     if data.get("object") == "error" or data.get("type") == "error":
         return data

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import aiohttp
 import httpx
@@ -97,12 +97,12 @@ class ModelHttp:
         response = await self._open(call, {"accept": "text/event-stream"}, first_deadline)
         try:
             await self._expect_events(call, response)
-            body = _bytes_of(response)
-            async with aclosing(self._read(call, body, decoder, first_deadline)) as batches:
-                async for batch in batches:
-                    yield batch
-            if decoder.done:
-                await self._drain(body)
+            async with aclosing(_bytes_of(response)) as body:
+                async with aclosing(self._read(call, body, decoder, first_deadline)) as batches:
+                    async for batch in batches:
+                        yield batch
+                if decoder.done:
+                    await self._drain(body)
         finally:
             await _close(response)
         if last := decoder.end():
@@ -257,9 +257,10 @@ def _feed(decoder: Decoder, raw: list[RawEvent], batch: list[ProviderEvent]) -> 
     return None
 
 
-def _bytes_of(response: httpx.Response) -> AsyncIterator[bytes]:
+def _bytes_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Read the body as it comes; only a server that compresses although it was asked not to is decoded."""
-    return response.aiter_bytes() if response.headers.get("content-encoding") else response.aiter_raw()
+    body = response.aiter_bytes() if response.headers.get("content-encoding") else response.aiter_raw()
+    return cast("AsyncGenerator[bytes, None]", body)  # that is what they are, and so they can be closed
 
 
 async def _close(response: httpx.Response) -> None:

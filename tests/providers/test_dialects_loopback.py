@@ -17,7 +17,7 @@ from app.providers.dialects.responses import ResponsesDialect
 from app.providers.http import HttpPolicy, ModelHttp
 from app.providers.provider import HttpProvider
 from tests.mock_model import ModelServer
-from tests.providers import test_anthropic, test_gemini, test_responses
+from tests.providers import anthropic_wire, gemini_wire, responses_wire
 from tests.providers.conftest import Transport
 from tests.providers.reading import chunk, collect, failing, stream, text_of
 
@@ -48,23 +48,23 @@ CASES = {
     ),
     "anthropic": Case(
         AnthropicDialect(),
-        test_anthropic.wire(
-            test_anthropic.start(),
-            test_anthropic.delta(0, "text_delta", text="Hello"),
-            test_anthropic.ending("end_turn"),
+        anthropic_wire.wire(
+            anthropic_wire.start(),
+            anthropic_wire.delta(0, "text_delta", text="Hello"),
+            anthropic_wire.ending("end_turn"),
         ),
         "/messages",
         {"type": "error", "error": {"type": "overloaded_error", "message": "x"}},
     ),
     "responses": Case(
         ResponsesDialect(),
-        test_responses.wire(test_responses.said("Hello"), test_responses.completed()),
+        responses_wire.wire(responses_wire.said("Hello"), responses_wire.completed()),
         "/responses",
         {"type": "response.failed", "response": {"error": {"code": "server_is_overloaded", "message": "x"}}},
     ),
     "gemini": Case(
         GeminiDialect(),
-        stream(test_gemini.part({"text": "Hello"}), test_gemini.part(finish="STOP"), done=False),
+        stream(gemini_wire.part({"text": "Hello"}), gemini_wire.part(finish="STOP"), done=False),
         "/models/m-1:streamGenerateContent",
         {"error": {"code": 503, "status": "UNAVAILABLE", "message": "x"}},
     ),

@@ -87,7 +87,9 @@ def test_an_error_inside_a_success_gets_its_reason(document: Any, reason: str, *
     assert (error.reason, error.retryable, error.status) == (reason, retryable, None)
 
 
-@pytest.mark.parametrize("document", [{"choices": []}, {"error": None}, {"id": "x"}, [], None, "text"])
+@pytest.mark.parametrize(
+    "document", [{"choices": []}, {"error": None}, {"error": ""}, {"error": False}, {"id": "x"}, [], None, "text"]
+)
 def test_a_document_without_an_error_is_none(document: Any) -> None:
     assert in_band("openai", document) is None
 

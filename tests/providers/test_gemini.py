@@ -21,23 +21,13 @@ from app.providers.base import (
 from app.providers.dialects.gemini import GeminiDialect
 from app.providers.dialects.gemini.body import NO_SIGNATURE, gemini_body
 from app.providers.dialects.gemini.decoder import GeminiDecoder
+from tests.providers.gemini_wire import counts, part
 from tests.providers.reading import Outcome, read, stream, text_of
 
 
 def decode(*pieces: bytes) -> Outcome:
     numbers = itertools.count(1)
     return read(GeminiDecoder("gemini", new_id=lambda: f"made_{next(numbers)}"), *pieces)
-
-
-def part(*parts: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
-    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
-    if finish is not None:
-        candidate["finishReason"] = finish
-    return {"candidates": [candidate], "modelVersion": "gemini-x", **more}
-
-
-def counts(prompt: int, candidates: int, **more: int) -> dict[str, Any]:
-    return {"usageMetadata": {"promptTokenCount": prompt, "candidatesTokenCount": candidates, **more}}
 
 
 CALL = {"functionCall": {"name": "get_weather", "args": {"city": "Köln"}}, "thoughtSignature": "sig"}

@@ -23,43 +23,14 @@ from app.providers.dialects.responses.body import responses_body
 from app.providers.dialects.responses.decoder import ResponsesDecoder
 from app.providers.reasoning import ReasoningKeeper
 from tests.providers.reading import Outcome, read, text_of
+from tests.providers.responses_wire import USAGE, added, completed, item, said, wire
 
-USAGE = {
-    "input_tokens": 10,
-    "output_tokens": 6,
-    "input_tokens_details": {"cached_tokens": 4},
-    "output_tokens_details": {"reasoning_tokens": 2},
-}
 ITEM = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "abc"}
-
-
-def wire(*documents: Any) -> bytes:
-    return b"".join(
-        b"event: %b\ndata: %b\n\n" % (document["type"].encode(), json.dumps(document).encode())
-        for document in documents
-    )
 
 
 def decode(*pieces: bytes) -> Outcome:
     numbers = itertools.count(1)
     return read(ResponsesDecoder("openai", new_id=lambda: f"made_{next(numbers)}"), *pieces)
-
-
-def said(text: str, place: int = 0) -> dict[str, Any]:
-    return {"type": "response.output_text.delta", "output_index": place, "delta": text}
-
-
-def item(place: int, **content: Any) -> dict[str, Any]:
-    return {"type": "response.output_item.done", "output_index": place, "item": content}
-
-
-def added(place: int, **content: Any) -> dict[str, Any]:
-    return {"type": "response.output_item.added", "output_index": place, "item": content}
-
-
-def completed(kind: str = "completed", **response: Any) -> dict[str, Any]:
-    told = {"status": kind, "model": "gpt-x", "usage": USAGE, **response}
-    return {"type": f"response.{kind}", "response": told}
 
 
 TOOLS = wire(
