@@ -1,6 +1,8 @@
 """Builds the runtime from the settings: the only place that knows which concrete parts there are."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -27,6 +29,7 @@ from app.tools.registry import ToolRegistry
 from app.turn.delivery.plain_text import PlainText
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.service import AgentRuntime
+from app.turn.facade.tenants import Tenants
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas, load_personas
 from app.turn.orchestrator.cancels import Cancels
@@ -65,17 +68,25 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
         return
     log = structlog.get_logger("app.store.embedded")
     embedded = EmbeddedPostgres(settings.data_dir, log=log.info)
-    watching: asyncio.Task[None] | None = None
     try:
         await embedded.start()
         watching = asyncio.create_task(embedded.watch(), name="embedded postgres")
-        yield embedded.dsn
-    finally:
-        if watching is not None:
+        watching.add_done_callback(_end_without_database)
+        try:
+            yield embedded.dsn
+        finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
+    finally:
         await embedded.stop()
+
+
+def _end_without_database(watching: asyncio.Task[None]) -> None:
+    """End the process in order when its Postgres can't be kept up: a service without a database helps nobody."""
+    if not watching.cancelled() and watching.exception() is not None:
+        structlog.get_logger("app.store.embedded").error("embedded_postgres_lost", error=str(watching.exception()))
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def build(
@@ -113,7 +124,8 @@ def build(
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)
     heartbeat = settings.heartbeat_seconds
     tail = Tail(database, rings, wakeups, heartbeat=heartbeat, may_send=lambda: lease.is_fresh)
-    return AgentRuntime(services, tail, Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds))
+    lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds)
+    return AgentRuntime(services, tail, lifecycle, _tenants(settings))
 
 
 def _bus(settings: Settings, url: str, database: Database) -> Bus:
@@ -132,6 +144,14 @@ def _turn_policy(settings: Settings) -> TurnPolicy:
         persistence=settings.enable_conversational_persistence,
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
+    )
+
+
+def _tenants(settings: Settings) -> Tenants:
+    return Tenants(
+        single=settings.tenant_mode == "single_tenant",
+        default=(settings.default_organization_id or "").strip(),
+        strict=settings.strict_organization_isolation,
     )
 
 
