@@ -22,8 +22,8 @@ async def settle(
     """Write the outcome and announce it.
 
     `taken_pause` is the pause that a continuation answers; it is over with this. `close_reason` is why the stream is
-    closed, where that is not simply its end. Raises LostFenceError when another
-    operation took over: nothing was written then and nothing is announced.
+    closed, where that is not simply its end. Raises LostFenceError when another operation took over: nothing was
+    written then and nothing is announced.
     """
     services = operation.services
     await services.log.seal(ring)
@@ -45,9 +45,11 @@ async def settle(
         return mine
 
     async def landed(connection: Connection) -> bool | None:
+        # The end of this very fence tells: another process that ended the operation did so under a higher one.
         await claims.lock(connection, operation.conversation)
-        entry = await inbound.find(connection, operation.conversation, operation.id)
-        return True if entry is not None and entry.status == outcome.status.value else None
+        record = await streams.find_stream(connection, operation.conversation, operation.stream_id)
+        ended = record is not None and any(end["fence"] == operation.fence for end in record.ends)
+        return True if ended else None
 
     gone = services.lease.is_gone
     try:
