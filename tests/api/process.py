@@ -71,16 +71,15 @@ async def service(place: Path, *, port: int = 0, **values: str) -> AsyncIterator
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said: list[str] = []
-    async with asyncio.TaskGroup() as tasks:
-        found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        reading = tasks.create_task(_listen(process, said, found))
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                address = await found
-            yield Service(process, address, said)
-        finally:
-            await _end(process)
-            await reading
+    found: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    reading = asyncio.create_task(_listen(process, said, found))
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            address = await found
+        yield Service(process, address, said)
+    finally:
+        await _end(process)
+        await reading
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

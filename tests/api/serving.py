@@ -60,13 +60,12 @@ async def served(app: FastAPI, http: Literal["h11", "httptools"] = "httptools") 
         app, http=http, ws="none", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=2
     )
     server = _Quiet(config)
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(server.run_on(listener))
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await server.listening.wait()
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            async with asyncio.timeout(PATIENCE):
-                await task
+    task = asyncio.create_task(server.run_on(listener))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await server.listening.wait()
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        async with asyncio.timeout(PATIENCE):
+            await task

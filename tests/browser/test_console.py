@@ -11,14 +11,16 @@ from playwright.async_api import Locator, Page, expect
 
 from tests.api.process import Service, service
 from tests.browser.cutter import wire_to
+from tests.databases import Databases
 
 WEATHER = "What is the weather in Berlin?"
 SENT_BACK = "21 degrees and a light wind"
 
 
-@pytest.fixture
-async def running(database: str, tmp_path: Path) -> AsyncIterator[Service]:
-    async with service(tmp_path, DATABASE_URL=database) as started:
+@pytest.fixture(scope="module")
+async def running(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """A service for all tests that leave it as it is; each has a chat of its own."""
+    async with databases.fresh() as url, service(tmp_path_factory.mktemp("service"), DATABASE_URL=url) as started:
         yield started
 
 
@@ -175,6 +177,7 @@ async def test_a_service_with_keys_asks_for_one_and_then_works(page: Page, datab
 
 
 async def test_chats_are_listed_opened_and_erased(page: Page, running: Service) -> None:
+    await page.add_init_script("localStorage.setItem('fermata.user', 'a user of this test alone')")
     await page.goto(running.address)
     await say(page, "My first chat")
     await expect(page.get_by_role("button", name="My first chat", exact=True)).to_be_visible()
