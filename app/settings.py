@@ -181,7 +181,8 @@ class Settings(BaseSettings):
         default=None, max_length=128, description="The organization of `single_tenant`, for calls that name none."
     )
     strict_organization_isolation: bool = Field(
-        default=False, description="In `single_tenant`, refuse calls that name another organization, or none at all."
+        default=False,
+        description="In `single_tenant`, refuse calls that name another organization than the default one.",
     )
 
     max_body_bytes: int = Field(default=10 * 2**20, ge=1024, description="Largest request body.")

@@ -104,6 +104,14 @@ class ForbiddenError(AppError):
     title = "This key may not do that"
 
 
+class OrganizationRefusedError(AppError):
+    """The service serves one organization, and the call is for another (R115)."""
+
+    code = "SYS_VALIDATION_ERROR"
+    kind = Kind.FORBIDDEN
+    title = "This organization is not served"
+
+
 class NotFoundError(AppError):
     """Nothing by that name that this caller may see (another's things look the same)."""
 

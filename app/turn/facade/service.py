@@ -42,6 +42,7 @@ from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.queries import Queries
+from app.turn.facade.tenants import Tenants
 from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Identity, Operation
@@ -54,9 +55,10 @@ from app.turn.pauses.snapshot import Snapshot
 class AgentRuntime:
     """The facade. Every method raises `AppError` for what it refuses."""
 
-    def __init__(self, services: Services, tail: Tail, lifecycle: Lifecycle) -> None:
-        """Keep the parts; `start` makes them live."""
+    def __init__(self, services: Services, tail: Tail, lifecycle: Lifecycle, tenants: Tenants) -> None:
+        """Keep the parts; `start` makes them live. Every call passes `tenants` first."""
         self._services = services
+        self._admit = tenants.admit
         self._tail = tail
         self._lifecycle = lifecycle
         self._queries = Queries(services.database)
@@ -82,7 +84,8 @@ class AgentRuntime:
 
         Whoever stops waiting for a turn that waits for its conversation takes it out of the queue.
         """
-        turn = replace(turn, persona_id=turn.persona_id or self._services.personas.default_id)
+        persona_id = turn.persona_id or self._services.personas.default_id
+        turn = replace(turn, caller=self._admit(turn.caller), persona_id=persona_id)
         identity = Identity(
             turn.caller,
             turn.conversation_id,
@@ -101,6 +104,7 @@ class AgentRuntime:
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results on the stream of their pause (R74 to R92); partial ones may leave it waiting for the rest."""
+        results = replace(results, caller=self._admit(results.caller))
         record = await self._queries.stream(results.caller, results.stream_id or "")
         key = self._key_of(results, record.conversation_id, record.stream_id)
         replayed = await self._replayed(OperationKind.CONTINUATION, key)
@@ -111,6 +115,7 @@ class AgentRuntime:
 
     async def resume(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results for a named pause, onto a new stream (R189 to R199)."""
+        results = replace(results, caller=self._admit(results.caller))
         caller, name = results.caller, results.conversation_id or ""
         await self._queries.conversation(caller, name)
         key = row_key(caller.organization_id, name)
@@ -125,7 +130,7 @@ class AgentRuntime:
 
     async def cancel(self, caller: Caller, stream_id: str) -> str:
         """End what runs on the stream, or the pause it holds; tells `cancelling`, `cancelled` or `already_ended`."""
-        record = await self._queries.stream(caller, stream_id)
+        record = await self._queries.stream(self._admit(caller), stream_id)
         async with self._services.database.transaction() as connection:
             running = await claims.ask_to_cancel(connection, record.conversation, stream_id=stream_id)
         if running is not None:
@@ -239,22 +244,22 @@ class AgentRuntime:
         self, caller: Caller, stream_id: str, after: Cursor | None, *, follow: bool
     ) -> AsyncIterator[bytes] | None:
         """Give a stream's frames after a cursor; None when nothing follows and nothing will."""
-        record = await self._queries.stream(caller, stream_id)
+        record = await self._queries.stream(self._admit(caller), stream_id)
         return self._tail.open(record, after, follow=follow)
 
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""
-        return await self._queries.stream_view(caller, stream_id)
+        return await self._queries.stream_view(self._admit(caller), stream_id)
 
     # Pauses, conversations, personas ----------------------------------------------------------------------------
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
         """Give the pause that a conversation holds (R8)."""
-        return await self._queries.pending_request(caller, conversation_id)
+        return await self._queries.pending_request(self._admit(caller), conversation_id)
 
     async def pending_requests(self, caller: Caller, cursor: str | None, limit: int) -> Page[Pause]:
         """List the pauses that wait for this caller."""
-        return await self._queries.pending_requests(caller, cursor, limit)
+        return await self._queries.pending_requests(self._admit(caller), cursor, limit)
 
     async def create_conversation(
         self,
@@ -271,7 +276,7 @@ class AgentRuntime:
         if persona_id is not None:
             self._services.personas.find(persona_id)
         return await self._queries.create_conversation(
-            caller,
+            self._admit(caller),
             conversation_id=conversation_id,
             session_id=session_id,
             persona_id=persona_id,
@@ -282,11 +287,11 @@ class AgentRuntime:
 
     async def list_conversations(self, caller: Caller, cursor: str | None, limit: int) -> Page[ConversationView]:
         """List a caller's conversations, the last changed first."""
-        return await self._queries.conversation_page(caller, cursor, limit)
+        return await self._queries.conversation_page(self._admit(caller), cursor, limit)
 
     async def get_conversation(self, caller: Caller, conversation_id: str) -> ConversationView:
         """Give a conversation."""
-        return await self._queries.conversation(caller, conversation_id)
+        return await self._queries.conversation(self._admit(caller), conversation_id)
 
     async def update_conversation(
         self, caller: Caller, conversation_id: str, *, title: str | None, metadata: Mapping[str, Any] | None
@@ -294,18 +299,18 @@ class AgentRuntime:
         """Change what is not None."""
         given = {"title": title, "metadata": None if metadata is None else dict(metadata)}
         changes = {name: value for name, value in given.items() if value is not None}
-        return await self._queries.change_conversation(caller, conversation_id, changes)
+        return await self._queries.change_conversation(self._admit(caller), conversation_id, changes)
 
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
         """Erase a conversation with all that belongs to it."""
-        await self._queries.erase_conversation(caller, conversation_id)
+        await self._queries.erase_conversation(self._admit(caller), conversation_id)
 
     async def list_messages(
         self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool
     ) -> Page[MessageView]:
         """List a conversation's messages by position."""
         return await self._queries.message_page(
-            caller, conversation_id, cursor=cursor, limit=limit, descending=descending
+            self._admit(caller), conversation_id, cursor=cursor, limit=limit, descending=descending
         )
 
     def personas(self) -> tuple[PersonaView, ...]:
