@@ -44,7 +44,7 @@ class DoorRoute(APIRoute):
 
         async def admitted(request: Request) -> Response:
             door: Door = request.app.state.door
-            request.state.principal = door.admit(request.headers)
+            request.state.principal = door.admit(request.headers, request.method)
             _check_content_type(request)
             inner = JsonRequest(request.scope, request.receive)
             response = await handle(inner)

@@ -37,23 +37,36 @@ class Door:
         self._ring = KeyRing(policy.keys)
         self._hosts = frozenset(host.lower() for host in policy.allowed_hosts)
 
-    def admit(self, headers: Headers) -> Principal:
-        """Say who calls. Raises UnauthenticatedError, or without keys ForbiddenError for a foreign Host header.
+    def admit(self, headers: Headers, method: str) -> Principal:
+        """Say who calls. Raises UnauthenticatedError, or without keys ForbiddenError for what comes from elsewhere.
 
-        Without keys the service trusts this machine, and a page of any site may have its name resolve to this
-        machine: the Host header then still names that site.
+        Without keys the service trusts this machine, on which a browser may show a page of any site. Such a page can
+        have its name resolve to this machine (the Host header then still names it), and can post without asking
+        first (the Origin header then names it).
         """
-        if not self._ring.required and not self._is_own(headers.get("host", "")):
-            message = (
-                f"The Host header is {headers.get('host', '')[:200]!r}. Without API keys only this machine's own names "
-                "are taken: call 127.0.0.1 or localhost, or add the name to FERMATA_ALLOWED_HOSTS."
-            )
-            raise ForbiddenError(message)
+        if not self._ring.required:
+            self._refuse_foreign_pages(headers, method)
         principal = self._ring.identify(_presented(headers))
         if principal is None:
             message = "Send a valid key as Authorization: Bearer <key>, or as X-API-Key."
             raise UnauthenticatedError(message)
         return principal
+
+    def _refuse_foreign_pages(self, headers: Headers, method: str) -> None:
+        host, origin = headers.get("host", ""), headers.get("origin", "")
+        if not self._is_own(host):
+            message = (
+                f"The Host header is {host[:200]!r}. Without API keys only this machine's own names are taken: call "
+                "127.0.0.1 or localhost, or add the name to FERMATA_ALLOWED_HOSTS."
+            )
+            raise ForbiddenError(message)
+        same = origin.partition("://")[2].lower() == host.lower()
+        if origin and method != "GET" and not same and origin not in self.policy.cors_origins:
+            message = (
+                f"The page that calls is of {origin[:200]!r}. Without API keys only pages of this service may change "
+                "anything: add the origin to FERMATA_CORS_ORIGINS."
+            )
+            raise ForbiddenError(message)
 
     def _is_own(self, host: str) -> bool:
         name = _without_port(host.strip().lower())

@@ -163,6 +163,27 @@ async def test_with_keys_any_host_header_is_taken(runtime: FakeRuntime) -> None:
     assert response.status_code == 200
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:9999"])
+async def test_without_keys_a_page_of_another_origin_changes_nothing(origin: str, runtime: FakeRuntime) -> None:
+    async with client_of(application(runtime), Origin=origin) as client:
+        response = await client.post("/v1/streams/st_1/cancel")
+
+    assert response.status_code == 403
+    assert "FERMATA_CORS_ORIGINS" in response.json()["detail"]
+    assert runtime.asked == []
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:8000", "https://chat.example"])
+async def test_without_keys_its_own_page_and_those_of_listed_origins_may_change_things(
+    origin: str, runtime: FakeRuntime
+) -> None:
+    app = application(runtime, cors_origins=["https://chat.example"])
+    async with client_of(app, Origin=origin) as client:
+        response = await client.post("/v1/streams/st_1/cancel")
+
+    assert response.status_code == 200
+
+
 def test_an_empty_ring_knows_everybody_as_the_local_principal() -> None:
     assert KeyRing([]).identify(None) is ANYBODY
 
