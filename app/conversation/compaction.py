@@ -38,12 +38,16 @@ _MEMORY_KEY: Final = "memory_json"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far a pass may reach: not into the first `head` entries, not to `tail_from`, not over `most` messages."""
+    """How far a pass may reach: not into the first `head` entries, not to `tail_from`, not over `most` messages.
+
+    It begins no further round once it has `enough`; None is as many as it may.
+    """
 
     head: int
     tail_from: int
     least: int
     most: int
+    enough: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def choose(entries: Sequence[Entry], bounds: Bounds) -> Pass | None:
         inside = entries[block.start : block.stop]
         if block.start < first:
             continue
-        if inside[-1].position >= bounds.tail_from or (taken and len(taken) + len(inside) > bounds.most):
+        if inside[-1].position >= bounds.tail_from or (taken and _is_full(bounds, len(taken), len(inside))):
             left += [entry.position for entry in entries[block.start :]]
             break
         if _may_be_taken(block, messages):
@@ -75,6 +79,10 @@ def choose(entries: Sequence[Entry], bounds: Bounds) -> Pass | None:
         else:
             left += [entry.position for entry in inside]
     return Pass(tuple(taken), tuple(left)) if len(taken) >= bounds.least else None
+
+
+def _is_full(bounds: Bounds, taken: int, more: int) -> bool:
+    return taken + more > bounds.most or (bounds.enough is not None and taken >= bounds.enough)
 
 
 def _may_be_taken(block: Block, messages: Sequence[Message]) -> bool:

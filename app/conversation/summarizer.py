@@ -46,23 +46,31 @@ BREAKER: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a pass is to do, for which operation. After failures it waits for `patience` new messages."""
+    """What a pass is to do, for which operation. After failures it waits for `patience` new messages.
+
+    `enough` is set for a pass that the conversation's limit asks for: how many messages it is to take.
+    """
 
     conversation: UUID
     fence: int
     compaction: Compaction
-    at_limit: bool
     patience: int
     profile: str | None
     default_model: str
     deadline: float
     max_input_tokens: int
+    enough: int | None = None
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def model(self) -> str:
         """The model that writes the summary."""
         return self.compaction.model or self.default_model
+
+    @property
+    def at_limit(self) -> bool:
+        """Tell whether the conversation's limit asks for the pass."""
+        return self.enough is not None
 
     @property
     def key(self) -> str | None:
@@ -72,10 +80,7 @@ class Task:
     @property
     def settings(self) -> str:
         """A name for the settings, to see whether they have changed."""
-        settings = {**asdict(self.compaction), "model": self.model, "at_limit": self.at_limit}
-        if self.at_limit:
-            settings.pop("most")  # how far the conversation is over its limit, which is no setting
-        text = dumps_text(settings)
+        text = dumps_text({**asdict(self.compaction), "model": self.model, "at_limit": self.at_limit})
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -119,7 +124,7 @@ class Summarizer:
         if record is not None and _is_open(record, task, newest):
             return Tried(record, "breaker")
         head = 0 if record is not None and record.covers else task.compaction.head
-        bounds = Bounds(head, tail_from, task.compaction.least, task.compaction.most)
+        bounds = Bounds(head, tail_from, task.compaction.least, task.compaction.most, task.enough)
         chosen = choose(entries, bounds)
         if chosen is None:
             return Tried(record, "below_threshold" if entries else "no_messages")
@@ -226,7 +231,10 @@ async def _candidates(connection: Connection, task: Task, record: SummaryRecord 
     covered = Covered(record.covers if record is not None else ())
     most = task.compaction.most
     if not covered:
-        found = await messages.oldest(connection, task.conversation, limit=task.compaction.head + most + 1)
+        head = task.compaction.head
+        found = await messages.oldest(connection, task.conversation, limit=head) if head else []
+        behind = found[-1].position if found else 0
+        found += await messages.oldest(connection, task.conversation, after=behind, limit=most + 1)
     else:
         found = []
         # Where no head was recorded, what lies between the spans is a gap that stays (R72).

@@ -27,18 +27,17 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     async with services.database.transaction() as connection:
         record = await summaries.find(connection, draft.turn.conversation)
     tried = Tried(record, "disabled")
-    at_limit = False
+    enough = None
     if compaction.enabled:
-        tried = await _attempt(draft, services, record, compaction, profile)
+        tried = await _attempt(draft, services, record, compaction, profile=profile)
     elif policy.summarize_at_limit and policy.limit > 0:
-        forced = await _at_limit(draft, services, record, compaction)
-        at_limit = forced is not None
-        tried = (
-            Tried(record, "within_limit") if forced is None else await _attempt(draft, services, record, forced, None)
-        )
+        enough = await _over_the_limit(draft, services, record, compaction)
+        tried = Tried(record, "within_limit")
+        if enough is not None:
+            tried = await _attempt(draft, services, record, _for_limit(compaction, policy), enough=enough)
     draft.summary = _told(tried.record, compaction, policy)
     draft.usage += tried.usage
-    draft.routing["rolling_summary"] = _report(profile, compaction, tried) | {"at_limit": at_limit}
+    draft.routing["rolling_summary"] = _report(profile, compaction, tried) | {"at_limit": enough is not None}
 
 
 def _mode(draft: TurnDraft) -> str:
@@ -47,40 +46,47 @@ def _mode(draft: TurnDraft) -> str:
 
 
 async def _attempt(
-    draft: TurnDraft, services: PhaseServices, record: SummaryRecord | None, compaction: Compaction, profile: str | None
+    draft: TurnDraft,
+    services: PhaseServices,
+    record: SummaryRecord | None,
+    compaction: Compaction,
+    *,
+    profile: str | None = None,
+    enough: int | None = None,
 ) -> Tried:
     policy = services.policy
     task = Task(
         conversation=draft.turn.conversation,
         fence=draft.fence,
         compaction=compaction,
-        at_limit=not compaction.enabled,
-        patience=compaction.least if compaction.enabled else policy.history.chunk,
+        patience=compaction.least if enough is None else policy.history.chunk,
         profile=profile,
         default_model=policy.default_model,
         deadline=policy.history.summary.deadline,
         max_input_tokens=policy.history.summary.max_input_tokens,
+        enough=enough,
         keys=draft.turn.provider_api_keys,
     )
     summarizer = Summarizer(services.database, services.providers, services.clock)
     return await summarizer.attempt(task, record, services.counters.of(task.model))
 
 
-async def _at_limit(
+async def _over_the_limit(
     draft: TurnDraft, services: PhaseServices, record: SummaryRecord | None, compaction: Compaction
-) -> Compaction | None:
-    """Give how to summarize at the limit; None while the conversation is within it."""
+) -> int | None:
+    """Give how many messages a summary is to take; None while the conversation is within its limit."""
     policy = services.policy.history
     summary = _told(record, compaction, policy)
     async with services.database.transaction() as connection:
         entries = await read(connection, draft.turn.conversation, summary, policy)
-    told = arranged(entries, summary, replace(policy, limit=0))
-    over = len(told) - policy.limit
-    if over <= 0:
-        return None
-    # One message more than there are too many, since the first summary is a message too.
-    most = min(max(policy.chunk, over + 1), max(policy.chunk, compaction.most))
-    return replace(compaction, head=policy.head, tail=policy.tail, least=2, most=most, cooldown=0.0)
+    over = len(arranged(entries, summary, replace(policy, limit=0))) - policy.limit
+    # One message more than there are too many, since a first summary is a message too.
+    return min(max(policy.chunk, over + 1), max(policy.chunk, compaction.most)) if over > 0 else None
+
+
+def _for_limit(compaction: Compaction, policy: HistoryPolicy) -> Compaction:
+    most = max(policy.chunk, compaction.most)
+    return replace(compaction, head=policy.head, tail=policy.tail, least=2, most=most)
 
 
 def _told(record: SummaryRecord | None, compaction: Compaction, policy: HistoryPolicy) -> Summary | None:
