@@ -48,11 +48,13 @@ class GatewayPolicy:
 class Route:
     """Which model to ask, and which others when it can't. `fallbacks` None means the policy's, empty means none.
 
-    `api_keys` are the caller's own, by provider. `total_seconds` replaces the policy's when it is shorter.
+    `start` is the hop that served an earlier step of the turn: no hop before it is asked. `api_keys` are the caller's
+    own, by provider. `total_seconds` replaces the policy's when it is shorter.
     """
 
     model_id: str
     fallbacks: tuple[str, ...] | None = None
+    start: Serving | None = None
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     total_seconds: float | None = None
 
@@ -91,10 +93,22 @@ class Gateway:
         self._sleep = sleep
         self._chance = chance
 
-    async def stream(self, route: Route, request: ModelRequest) -> AsyncGenerator[GatewayEvent, None]:
+    def check(self, route: Route) -> None:
+        """Raise `ProviderUnavailableError` when the route's first model can't be asked as things are set up."""
+        next(self._hops(route))
+
+    @property
+    def registry(self) -> ProviderRegistry:
+        """The providers behind the gateway."""
+        return self._registry
+
+    async def stream(
+        self, route: Route, request: ModelRequest, on_attempt: Callable[[AttemptRecord], None] | None = None
+    ) -> AsyncGenerator[GatewayEvent, None]:
         """Stream the answer: `Serving` once, then the provider's events; `AttemptFailed` for each billed failure.
 
-        The request's model and key are replaced by the route's. Raises `ProviderError` when the last attempt fails (its
+        The request's model and key are replaced by the route's. `on_attempt` is told of each attempt when it has ended,
+        also of one that its reader left. Raises `ProviderError` when the last attempt fails (its
         bill was given before), and `ProviderUnavailableError` when no attempt could be made. Closing the generator
         closes the socket; a reader that leaves counts against no provider.
         """
@@ -112,7 +126,7 @@ class Gateway:
                     extra_body=request.extra_body if hop.number == 0 else {},
                 )
                 try:
-                    async with aclosing(self._attempt(hop, attempt, sent)) as events:
+                    async with aclosing(self._attempt(hop, attempt, sent, on_attempt)) as events:
                         async for event in events:
                             yield event
                 except ProviderError as error:
@@ -132,7 +146,9 @@ class Gateway:
                 raise failed
         raise failed or self._nobody(route)
 
-    async def _attempt(self, hop: _Hop, attempt: int, request: ModelRequest) -> AsyncGenerator[GatewayEvent, None]:
+    async def _attempt(
+        self, hop: _Hop, attempt: int, request: ModelRequest, on_attempt: Callable[[AttemptRecord], None] | None
+    ) -> AsyncGenerator[GatewayEvent, None]:
         """Make one attempt; hold back what comes before its first output; record how it ended."""
         begun = self._now()
         watch = _Watch()
@@ -164,7 +180,10 @@ class Gateway:
             raise
         finally:
             self._judge(hop, error, delivered=delivered)
-            self._record(hop, attempt, watch, error, delivered=delivered, seconds=self._now() - begun)
+            record = _record(hop, attempt, watch, error, delivered=delivered, seconds=self._now() - begun)
+            for told in (self._on_attempt, on_attempt):
+                if told is not None:
+                    told(record)
 
     def _open_hops(self, route: Route) -> Iterator[_Hop]:
         """Give the hops that may be tried, each asked for its health only when its turn has come.
@@ -185,18 +204,30 @@ class Gateway:
             yield from (hop for hop in skipped[:1] if self._health.opened_by(hop.key) in _TRIED_AGAIN)
 
     def _hops(self, route: Route) -> Iterator[_Hop]:
-        fallbacks = self._policy.fallbacks if route.fallbacks is None else route.fallbacks
-        seen = {route.model_id}
-        yield self._hop(0, route.model_id, route)
-        for number, model_id in enumerate(fallbacks, start=1):
-            if model_id in seen:
-                continue
-            seen.add(model_id)
+        chain = self._chain(route)
+        yield self._hop(*chain[0], route)
+        for number, model_id in chain[1:]:
             try:
                 hop = self._hop(number, model_id, route)
             except ProviderUnavailableError:
                 continue  # a fallback that is not set up is none; the first model's own error says what is wrong
             yield hop
+
+    def _chain(self, route: Route) -> list[tuple[int, str]]:
+        """Give the models of the route by their numbers, from the one that served before, if one did.
+
+        A model that served and is no longer among the fallbacks is asked first all the same: the turn goes on with it.
+        """
+        fallbacks = self._policy.fallbacks if route.fallbacks is None else route.fallbacks
+        asked = (route.model_id, *fallbacks)
+        chain = [(number, model_id) for number, model_id in enumerate(asked) if model_id not in asked[:number]]
+        if route.start is None:
+            return chain
+        served = f"{route.start.provider}:{route.start.model}"
+        place = next((number for number, model_id in chain if model_id == served), None)
+        if place is None:
+            return [(route.start.hop, served), *(entry for entry in chain if entry[0] > route.start.hop)]
+        return chain[place:]
 
     def _hop(self, number: int, model_id: str, route: Route) -> _Hop:
         name = model_id.partition(":")[0]
@@ -229,26 +260,6 @@ class Gateway:
         else:
             self._health.failed(hop.key, error.reason, error.retry_after)
 
-    def _record(
-        self, hop: _Hop, attempt: int, watch: "_Watch", error: ProviderError | None, *, delivered: bool, seconds: float
-    ) -> None:
-        if self._on_attempt is None:
-            return
-        self._on_attempt(
-            AttemptRecord(
-                provider=hop.provider.name,
-                model=hop.model,
-                hop=hop.number,
-                attempt=attempt,
-                outcome="delivered" if delivered else "abandoned" if error is None else "failed",
-                reason=None if error is None else error.reason,
-                status=None if error is None else error.status,
-                usage=watch.usage if error is None else error.usage,
-                first_output_seconds=watch.first_output,
-                seconds=seconds,
-            )
-        )
-
     def _nobody(self, route: Route) -> ProviderError | ProviderUnavailableError:
         """Make the error for a route on which every circuit is open."""
         provider, _, model = route.model_id.partition(":")
@@ -261,6 +272,23 @@ class Gateway:
 class _Watch:
     usage: Usage | None = None
     first_output: float | None = None
+
+
+def _record(
+    hop: _Hop, attempt: int, watch: _Watch, error: ProviderError | None, *, delivered: bool, seconds: float
+) -> AttemptRecord:
+    return AttemptRecord(
+        provider=hop.provider.name,
+        model=hop.model,
+        hop=hop.number,
+        attempt=attempt,
+        outcome="delivered" if delivered else "abandoned" if error is None else "failed",
+        reason=None if error is None else error.reason,
+        status=None if error is None else error.status,
+        usage=watch.usage if error is None else error.usage,
+        first_output_seconds=watch.first_output,
+        seconds=seconds,
+    )
 
 
 def _take_bill(failed: ProviderError) -> Usage | None:
