@@ -59,6 +59,7 @@ class _Seen:
     scripts: dict[str | None, deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
     requests: list[dict[str, Any]] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
+    answered: list[int] = field(default_factory=list)
     connections: int = 0
 
 
@@ -104,6 +105,10 @@ class ModelServer:
     async def closed(self, count: int = 1) -> list[int]:
         """Wait until `count` clients went away before the end of their answer."""
         return await self._until(self.seen.closed, count)
+
+    async def answered(self, count: int = 1) -> list[int]:
+        """Wait until `count` answers have been sent to their end, whether or not anybody read them."""
+        return await self._until(self.seen.answered, count)
 
     async def idle(self) -> None:
         """Wait until no connection is open."""
@@ -174,6 +179,7 @@ class ModelServer:
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done() and answer.exception() is None:
+                await self._note(self.seen.answered, index)
                 return bool(answer.result())
             await self._note(self.seen.closed, index)
             return False

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
@@ -150,12 +151,12 @@ class Servers:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._numbers = count()
         self._started: list[Server] = []
 
     async def start(self, database: str | None, model_url: str | None = None, **settings: str) -> Server:
         """Start a server on a database (None: its own embedded one), with variables of its own, and wait for it."""
-        number = len(self._started)
-        home = self._folder / f"server-{number}"
+        home = self._folder / f"server-{next(self._numbers)}"
         home.mkdir()
         log = home / "server.log"
         with log.open("wb") as output:
