@@ -17,10 +17,16 @@ UNNAMED = {"provider_api_keys", "idempotency_key", "caller"}
 """Never part of a fingerprint: secrets are not even hashed."""
 
 
-def fingerprint(request: TurnInput | ResultsInput) -> str:
-    """Give a hash of what the request asks for; two requests with the same meaning have the same one."""
+def fingerprint(request: TurnInput | ResultsInput) -> str | None:
+    """Give a hash of what the request asks for: the same for two requests that mean the same, None without a key."""
+    if request.idempotency_key is None:
+        return None
     shown = {entry.name: _plain(getattr(request, entry.name)) for entry in fields(request) if entry.name not in UNNAMED}
-    return blake2b(dumps([type(request).__name__, shown]), digest_size=16).hexdigest()
+    try:
+        text = dumps([type(request).__name__, shown])
+    except (TypeError, ValueError, RecursionError):
+        text = repr(shown).encode("utf-8", "replace")  # it will be refused; that is for whoever checks it to say
+    return blake2b(text, digest_size=16).hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Results for a pause: whole or not at all, one answer a call, and the ones that came before count (R74 to R83)."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,10 +32,13 @@ def check_results(pause: PauseRecord, results: Sequence[ToolResult], *, max_byte
 
 def _check_form(pause: PauseRecord, result: ToolResult, max_bytes: int) -> None:
     try:
-        size = len(dumps(result.to_json()))
+        encoded = dumps(result.to_json())
+        if b"null" in encoded:
+            json.dumps(result.output, allow_nan=False)  # the quick encoder writes null for a number that is none
     except (TypeError, ValueError, RecursionError):
         message = f"The result of the call {result.tool_call_id!r} has no JSON form; none of the results was taken."
         raise InvalidStateError(message, pause_id=pause.pause_id) from None
+    size = len(encoded)
     if size > max_bytes:
         message = (
             f"The result of the call {result.tool_call_id!r} has {size} bytes and the limit is {max_bytes}; send a "
