@@ -1,0 +1,54 @@
+"""Runs the benchmark and writes its table: `python -m tests.bench [measure …]`."""
+
+import asyncio
+import json
+import resource
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.bench.measures import MEASURES, Bench, Row
+from tests.bench.processes import fermata, model, postgres, relay
+
+RESULTS = Path(__file__).parent / "results"
+
+
+async def run(names: list[str]) -> list[Row]:
+    """Run the named measures, or all."""
+    chosen = [measure for measure in MEASURES if not names or measure.__name__ in names]
+    rows: list[Row] = []
+    async with postgres() as database, model() as models, relay(models) as limit:
+        async with fermata(models, database) as first:
+            rows.append(Row("first start to ready, with migrations", first.ready_seconds, "s", "-"))
+        async with fermata(models, database, FERMATA_MAX_READERS_PER_STREAM="6000") as server:
+            rows.append(Row("start to ready", server.ready_seconds, "s", "<= 1.5 s"))
+            bench = Bench(server, limit, models, database)
+            await asyncio.gather(*(bench.turn("bench-50-0") for _ in range(32)))
+            for measure in chosen:
+                found = await measure(bench)
+                rows += found
+                for row in found:
+                    sys.stdout.write(
+                        f"{row.name}: {row.figure:,.2f} {row.unit} (to reach {row.to_reach}) {row.details}\n"
+                    )
+                    sys.stdout.flush()
+    return rows
+
+
+def write(rows: list[Row]) -> None:
+    """Write the table as JSON and as Markdown."""
+    RESULTS.mkdir(exist_ok=True)
+    shown = [
+        {"name": row.name, "figure": row.figure, "unit": row.unit, "to_reach": row.to_reach, **row.details}
+        for row in rows
+    ]
+    (RESULTS / "results.json").write_text(json.dumps(shown, indent=2) + "\n", encoding="utf-8")
+    lines = [f"Measured on {datetime.now(UTC):%Y-%m-%d}.", "", "| measure | figure | to reach |", "|---|---|---|"]
+    lines += [f"| {row.name} | {row.figure:,.2f} {row.unit} | {row.to_reach} |" for row in rows]
+    (RESULTS / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    write(asyncio.run(run(sys.argv[1:])))
