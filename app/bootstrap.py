@@ -12,6 +12,7 @@ import structlog
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import SystemClock
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
+from app.providers.gateway import Gateway
 from app.providers.http import HttpPolicy
 from app.providers.registry import ProviderRegistry, ProvidersPolicy, build_registry
 from app.settings import Settings
@@ -101,7 +102,7 @@ def build(
     pooled = settings.database_pooler == "transaction"
     database = Database(url, pool_size=settings.database_pool_size, pooled=pooled)
     rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
-    providers = providers or build_registry(_providers_policy(settings))
+    gateway = Gateway(providers or build_registry(_providers_policy(settings)))
     tools = ToolExecutor(ToolRegistry([CurrentTime(clock)]), timeout=settings.tool_timeout_seconds)
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
@@ -113,9 +114,9 @@ def build(
         lease=lease,
         cancels=Cancels(database, lambda: lease.id),
         clock=clock,
-        providers=providers,
+        gateway=gateway,
         personas=Personas(personas, default_id=settings.default_persona_id),
-        gmis=gmis or GmiManager(providers, tools),
+        gmis=gmis or GmiManager(gateway, tools),
         tools=tools,
         counters=TokenCounters(),
         plain_text=PlainText(),

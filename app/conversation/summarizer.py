@@ -6,7 +6,7 @@ fails later does not throw away what a model was paid for, and failures are coun
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
@@ -33,9 +33,11 @@ from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message
 from app.domain.policy import Compaction
-from app.domain.usage import Usage
+from app.domain.usage import ModelCall, Usage
+from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent
 from app.providers.base import ModelRequest, TextPiece, UsageReport
-from app.providers.registry import ProviderRegistry
+from app.providers.billing import billed
+from app.providers.gateway import Gateway, Route
 from app.store import messages, summaries
 from app.store.database import Connection, Database
 from app.store.summaries import SummaryRecord
@@ -73,9 +75,9 @@ class Task:
         return self.enough is not None
 
     @property
-    def key(self) -> str | None:
-        """The turn's own key for the provider of that model."""
-        return self.keys.get(self.model.partition(":")[0])
+    def route(self) -> Route:
+        """How it is asked: once, since the turn waits, and nobody else, since a summary can come with the next turn."""
+        return Route(self.model, fallbacks=(), attempts=1, api_keys=self.keys)
 
     @property
     def settings(self) -> str:
@@ -105,18 +107,19 @@ class _FailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Summarizer:
-    """Makes summaries with the models there are."""
+    """Makes summaries with the models there are. `on_call` is told of each request that this took."""
 
     database: Database
-    providers: ProviderRegistry
+    gateway: Gateway
     clock: Clock
+    on_call: Callable[[ModelCall], None]
 
     async def attempt(self, task: Task, record: SummaryRecord | None, counter: TokenCounter) -> Tried:
         """Make a pass if one is due. Never raises for a failed pass; the state is as it was then, but for the count."""
         if record is not None and self._cools_down(task, record):
             return Tried(record, "cooldown")
         try:
-            self.providers.resolve(task.model, has_key=task.key is not None)
+            self.gateway.check(task.route)
         except ProviderUnavailableError:
             return Tried(record, "no_model")
         async with self.database.transaction() as connection:
@@ -167,25 +170,23 @@ class Summarizer:
         usage = Usage()
         text: list[str] = []
         try:
-            provider, model = self.providers.resolve(task.model, has_key=task.key is not None)
             request = ModelRequest(
-                model=model,
+                model=task.model,
                 messages=(Message("system", task.compaction.system_prompt or PROMPT), Message("user", given)),
                 temperature=task.compaction.temperature,
                 max_tokens=max(LEAST_OUTPUT, task.compaction.max_output_tokens),
                 response_format={"type": "json_object"},
-                api_key=task.key,
             )
-            async with asyncio.timeout(task.deadline), aclosing(provider.stream(request)) as events:
+            async with asyncio.timeout(task.deadline), aclosing(self._events(task, request)) as events:
                 async for event in events:
                     if isinstance(event, TextPiece):
                         text.append(event.text)
-                    elif isinstance(event, UsageReport):
+                    elif isinstance(event, UsageReport | AttemptFailed):
                         usage = event.usage
         except TimeoutError:
             raise _FailedError("deadline", usage) from None
-        except ProviderError as error:
-            raise _FailedError("model_failed", error.usage or usage) from None
+        except (ProviderError, ProviderUnavailableError):
+            raise _FailedError("model_failed", usage) from None
         except Exception:  # noqa: BLE001 - whatever it was, the turn goes on
             structlog.get_logger(__name__).exception("summary.failed")
             raise _FailedError("failed", usage) from None
@@ -193,6 +194,12 @@ class Summarizer:
         if written is None:
             raise _FailedError("empty_summary", usage)
         return written, usage
+
+    def _events(self, task: Task, request: ModelRequest) -> AsyncGenerator[GatewayEvent, None]:
+        def told(record: AttemptRecord) -> None:
+            self.on_call(billed(record, self.gateway.registry, purpose="summary"))
+
+        return self.gateway.stream(task.route, request, told)
 
     async def _count(self, task: Task, seen: SummaryRecord, failure: _FailedError, newest: int) -> Tried:
         """Count a failure in the stored state; the summary that is there stays in use."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolResult
-from app.domain.usage import Usage
+from app.domain.usage import Hop, Usage
 
 # What a GMI emits (R264 to R273) ------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class GmiOutput:
     """What a GMI turn returns. It stops for the host when it is not final and names calls (R23).
 
     `history` is the message list of the turn as the model has seen it, the last answer included: what a pause keeps
-    (R160, R161). `own_results` are the results of calls that the GMI ran in the step that stopped.
+    (R160, R161). `hop` is the model that served the last step, where that is known.
     """
 
     is_final: bool
@@ -138,6 +138,7 @@ class GmiOutput:
     error: GmiError | None = None
     history: tuple[Message, ...] = ()
     steps: int = 0
+    hop: Hop | None = None
 
 
 # What a stream carries ----------------------------------------------------------------------------------------------

@@ -57,9 +57,13 @@ class HistoryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TurnPolicy:
-    """How turns run. Durations are seconds, sizes are messages or bytes."""
+    """How turns run. Durations are seconds, sizes are messages or bytes.
+
+    `utility_model` does the small work beside turns, such as summaries; None leaves it to the default one.
+    """
 
     default_model: str
+    utility_model: str | None = None
     max_tool_iterations: int = 5
     turn_timeout: float = 600.0
     history: HistoryPolicy = HistoryPolicy()

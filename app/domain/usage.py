@@ -1,8 +1,10 @@
-"""Token counts of a model request, an attempt, a turn."""
+"""What models are asked and what that costs: token counts, who served, and one attempt as the ledger keeps it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+Purpose = Literal["turn", "summary", "judge", "embedding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +48,45 @@ class Usage:
             int(stored.get("cached_tokens") or 0),
             int(stored.get("reasoning_tokens") or 0),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """The model that served a step: its place on the turn's route (0 is the one that was asked for) and its names."""
+
+    number: int
+    provider: str
+    model: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored form."""
+        return {"number": self.number, "provider": self.provider, "model": self.model}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Hop":
+        """Read the stored form."""
+        return cls(stored["number"], stored["provider"], stored["model"])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One attempt at a model request, whatever came of it. Seconds count from the attempt's start.
+
+    `usage` is what the provider told; with `estimated` it is this service's own count, because the provider told
+    nothing. `cost` is US dollars, None where no price is known. `abandoned` means that the reader went away.
+    """
+
+    purpose: Purpose
+    step: int
+    hop: int
+    attempt: int
+    provider: str
+    model: str
+    outcome: Literal["delivered", "failed", "abandoned"]
+    reason: str | None = None
+    status: int | None = None
+    usage: Usage = Usage()
+    estimated: bool = False
+    cost: float | None = None
+    first_output_seconds: float | None = None
+    seconds: float = 0.0

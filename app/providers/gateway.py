@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from app.domain.errors import ProviderError, ProviderUnavailableError
-from app.domain.usage import Usage
+from app.domain.usage import Hop, Usage
 from app.providers.admission import Admission, NoPlaceError
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving
 from app.providers.base import ModelRequest, Provider, UsageReport
@@ -49,12 +49,13 @@ class Route:
     """Which model to ask, and which others when it can't. `fallbacks` None means the policy's, empty means none.
 
     `start` is the hop that served an earlier step of the turn: no hop before it is asked. `api_keys` are the caller's
-    own, by provider. `total_seconds` replaces the policy's when it is shorter.
+    own, by provider. `attempts` and `total_seconds` replace the policy's when they are less.
     """
 
     model_id: str
     fallbacks: tuple[str, ...] | None = None
-    start: Serving | None = None
+    start: Hop | None = None
+    attempts: int | None = None
     api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     total_seconds: float | None = None
 
@@ -114,6 +115,7 @@ class Gateway:
         """
         total = min(self._policy.total_seconds, route.total_seconds or self._policy.total_seconds)
         deadline = asyncio.get_running_loop().time() + total
+        attempts = min(self._policy.attempts, route.attempts or self._policy.attempts)
         failed: ProviderError | None = None
         for hop in self._open_hops(route):
             attempt = 1
@@ -135,7 +137,7 @@ class Gateway:
                     return
                 if (bill := _take_bill(failed)) is not None:
                     yield AttemptFailed(bill, hop.number, *hop.key)
-                wait = self._wait(hop, failed, attempt, deadline)
+                wait = None if attempt >= attempts else self._wait(hop, failed, attempt, deadline)
                 if wait is None:
                     break
                 await self._sleep(wait)
@@ -226,7 +228,7 @@ class Gateway:
         served = f"{route.start.provider}:{route.start.model}"
         place = next((number for number, model_id in chain if model_id == served), None)
         if place is None:
-            return [(route.start.hop, served), *(entry for entry in chain if entry[0] > route.start.hop)]
+            return [(route.start.number, served), *(entry for entry in chain if entry[0] > route.start.number)]
         return chain[place:]
 
     def _hop(self, number: int, model_id: str, route: Route) -> _Hop:
@@ -237,7 +239,7 @@ class Gateway:
 
     def _wait(self, hop: _Hop, failed: ProviderError, attempt: int, deadline: float) -> float | None:
         """Give the seconds to wait before the same model is asked again; None when it is not asked again."""
-        if failed.after_output or not failed.retryable or attempt >= self._policy.attempts:
+        if failed.after_output or not failed.retryable:
             return None
         if self._health.opened_by(hop.key) is not None:
             return None

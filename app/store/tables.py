@@ -13,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -213,6 +214,34 @@ stream_events: Final = Table(
     Column("first_n", Integer, primary_key=True, autoincrement=False),
     Column("last_n", Integer, nullable=False),
     Column("frames", LargeBinary, nullable=False),
+)
+
+usage_ledger: Final = Table(
+    "usage_ledger",
+    metadata,
+    _conversation(),
+    Column("fence", BigInteger, primary_key=True, autoincrement=False),
+    Column("n", Integer, primary_key=True, autoincrement=False),
+    Column("stream_id", Text, nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("hop", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("reason", Text),
+    Column("status", Integer),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("estimated", Boolean, nullable=False),
+    Column("cost", Double),
+    Column("first_output_seconds", Double),
+    Column("seconds", Double, nullable=False),
+    _time("created_at", default=True, nullable=False),
 )
 
 replicas: Final = Table(

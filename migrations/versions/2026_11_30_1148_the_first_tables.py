@@ -248,10 +248,44 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("ended_at IS NOT NULL AND NOT expired"),
     )
+    op.create_table(
+        "usage_ledger",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("n", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("turn_id", sa.Text(), nullable=False),
+        sa.Column("purpose", sa.Text(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("hop", sa.Integer(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("status", sa.Integer(), nullable=True),
+        sa.Column("prompt_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("completion_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("cached_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("reasoning_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("estimated", sa.Boolean(), nullable=False),
+        sa.Column("cost", sa.Double(), nullable=True),
+        sa.Column("first_output_seconds", sa.Double(), nullable=True),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_usage_ledger_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "fence", "n", name=op.f("pk_usage_ledger")),
+    )
 
 
 def downgrade() -> None:
     """Take the change back."""
+    op.drop_table("usage_ledger")
     op.drop_index(
         "ix_streams_unexpired", table_name="streams", postgresql_where=sa.text("ended_at IS NOT NULL AND NOT expired")
     )

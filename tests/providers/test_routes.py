@@ -5,8 +5,8 @@ from contextlib import aclosing
 import pytest
 
 from app.domain.errors import ProviderUnavailableError
-from app.domain.usage import Usage
-from app.providers.attempts import AttemptRecord, Serving
+from app.domain.usage import Hop, Usage
+from app.providers.attempts import AttemptRecord
 from app.providers.gateway import Route
 from tests.providers.gating import REQUEST, ROUTE, Stage, broken
 
@@ -14,13 +14,13 @@ from tests.providers.gating import REQUEST, ROUTE, Stage, broken
 @pytest.mark.parametrize(
     ("start", "asked"),
     [
-        (Serving(1, "two", "m2"), ["two:m2", "one:m3"]),
-        (Serving(5, "two", "gone"), ["two:gone"]),
-        (Serving(1, "two", "gone"), ["two:gone", "one:m3"]),
-        (Serving(0, "one", "m1"), ["one:m1", "two:m2", "one:m3"]),
+        (Hop(1, "two", "m2"), ["two:m2", "one:m3"]),
+        (Hop(5, "two", "gone"), ["two:gone"]),
+        (Hop(1, "two", "gone"), ["two:gone", "one:m3"]),
+        (Hop(0, "one", "m1"), ["one:m1", "two:m2", "one:m3"]),
     ],
 )
-async def test_a_route_goes_on_from_the_hop_that_served_before(start: Serving, asked: list[str]) -> None:
+async def test_a_route_goes_on_from_the_hop_that_served_before(start: Hop, asked: list[str]) -> None:
     stage = Stage([[broken("auth")]] * 2, [[broken("auth")]])
 
     await stage.ask(Route("one:m1", fallbacks=("two:m2", "one:m3"), start=start))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from app.domain.chunks import FinalResponseMarker, GmiChunk, GmiOutput
 from app.domain.messages import Message, ToolCall
 from app.domain.turn import Caller
+from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry
 from app.tools.executor import ToolExecutor
 from app.tools.registry import ToolRegistry
@@ -19,7 +20,7 @@ class Playing(GmiManager):
     """Gives one GMI that plays an act for each turn; `asked` are the turns, `acquired` the personas asked for."""
 
     def __init__(self, *acts: Act) -> None:
-        super().__init__(ProviderRegistry([]), ToolExecutor(ToolRegistry([]), timeout=1))
+        super().__init__(Gateway(ProviderRegistry([])), ToolExecutor(ToolRegistry([]), timeout=1))
         self.instance_id = "gmi_playing"
         self.acts = list(acts)
         self.asked: list[GmiTurnInput] = []

@@ -6,6 +6,7 @@ from typing import Any, Final
 import structlog
 
 from app.domain.errors import UnavailableError
+from app.store.database import is_lost
 from app.turn.facade.revival import Revival
 from app.turn.facade.tasks import Tasks
 from app.turn.orchestrator.services import Services
@@ -23,7 +24,7 @@ class Lifecycle:
         self._takeover = takeover
         self._drain_grace = drain_grace
         self._beside = Tasks()
-        self._open = False
+        self._open = self._drained = False
         self._log = structlog.get_logger(__name__)
         self.tasks = Tasks()
 
@@ -33,7 +34,8 @@ class Lifecycle:
         self._beside.start(self._services.lease.run(), "lease")
         self._beside.start(self._services.log.run(), "event log")
         self._beside.start(self._services.wakeups.run(), "wake-ups")
-        self._beside.start(self._takeover.run(Revival(self._services, self.tasks).start), "takeover")
+        revival = Revival(self._services, self.tasks)
+        self._sweeping = self._beside.start(self._takeover.run(revival.start), "takeover")
         self._beside.start(self._services.cancels.run(), "cancels")
         self._open = True
 
@@ -55,17 +57,26 @@ class Lifecycle:
             "database": await self._services.database.ping(),
         }
 
-    async def stop(self) -> None:
-        """Refuse what is new, let what runs end within the grace, hand over the rest."""
-        self._open = False
+    async def drain(self) -> None:
+        """Refuse what is new, let what runs end within the grace, and hand over the rest: others take it at once."""
+        if self._drained:
+            return
+        self._open, self._drained = False, True
+        self._sweeping.cancel()
         if not await self.tasks.wait(self._drain_grace):
             self._log.warning("drain.handed_over", operations=len(self.tasks))
         try:
             await self._services.log.flush()
             await self._services.lease.leave()
-        except Exception:  # noqa: BLE001 - a stop goes on to its end
-            self._log.exception("drain.leave_failed")
+        except Exception as error:  # noqa: BLE001 - a drain goes on to its end
+            if not is_lost(error):
+                self._log.exception("drain.leave_failed")
+        for ring in self._services.rings.all():
+            ring.lose()
         await self.tasks.cancel()
+
+    async def stop(self) -> None:
+        """Give everything back, after a drain."""
         await self._beside.cancel()
-        await self._services.providers.aclose()
+        await self._services.gateway.registry.aclose()
         await self._services.database.close()

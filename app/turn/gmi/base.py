@@ -10,12 +10,16 @@ from app.domain.messages import Message, ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult, ToolSpec
 from app.domain.turn import PauseTerms, TurnOptions
-from app.domain.usage import Usage
+from app.domain.usage import Hop, ModelCall, Usage
 from app.tools.base import ToolContext
 
 
 async def _nothing(*_: object) -> None:
     """Do nothing: whoever brings no rule of its own has none."""
+
+
+def _unheard(_: ModelCall) -> None:
+    """Do nothing: whoever keeps no ledger is told nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class GmiTurnInput:
     `messages` are sent as they are: system first, the user's input or the results last. `before_step` is awaited before
     each model request, `before_effect` before each round of runtime tools, `after_round` with the calls of a round and
     their results; what they raise ends the turn. `usage_before` is what earlier operations of the turn used.
-    A request that does not fit into `room` is not sent.
+    `hop` is the model that served the turn before its pause; no earlier one of the route is asked. `on_call` is told of
+    each attempt at a model request. A request that does not fit into `room` is not sent.
     """
 
     persona: Persona
@@ -42,6 +47,8 @@ class GmiTurnInput:
     sources: tuple[Mapping[str, object], ...] = ()
     usage_before: Usage = Usage()
     terms: PauseTerms = field(default_factory=PauseTerms)
+    hop: Hop | None = None
+    on_call: Callable[[ModelCall], None] = _unheard
     room: Room | None = None
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -1,11 +1,13 @@
 """The runtime's own GMI: model steps and tool rounds until there is an answer, or until the host is needed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import structlog
 
+from app.conversation.tokens import Estimate
 from app.conversation.valid import valid
 from app.domain.answers import in_call_order, result_message
 from app.domain.chunks import (
@@ -16,14 +18,13 @@ from app.domain.chunks import (
     SourcesAvailable,
     ToolCallRequest,
     ToolResultRecorded,
-    UsageUpdate,
 )
-from app.domain.errors import AppError, ProcessingError, ProviderError
+from app.domain.errors import AppError, ProcessingError
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolResult
-from app.domain.usage import Usage
+from app.domain.usage import Hop, Usage
 from app.providers.base import ModelRequest
-from app.providers.registry import ProviderRegistry
+from app.providers.gateway import Gateway, Route
 from app.tools.executor import ToolExecutor
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.gmi.step import Step
@@ -39,31 +40,33 @@ class _Progress:
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
+    hop: Hop | None = None
 
 
 class RuntimeGmi:
     """Serves every conversation of a session, and keeps none of their messages between operations."""
 
-    def __init__(self, instance_id: str, providers: ProviderRegistry, tools: ToolExecutor) -> None:
+    def __init__(self, instance_id: str, gateway: Gateway, tools: ToolExecutor) -> None:
         """Keep what steps and rounds need."""
         self.instance_id = instance_id
-        self._providers = providers
+        self._gateway = gateway
         self._tools = tools
         self._log = structlog.get_logger(__name__)
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         """See `Gmi.process_turn_stream`. A failure is a `GmiError` chunk and an output that carries the same."""
         used = {call.id for message in turn.messages for call in message.tool_calls}
-        progress = _Progress(list(turn.messages), used)
+        progress = _Progress(list(turn.messages), used, hop=turn.hop)
         output: GmiOutput | None = None
         try:
             if turn.sources:
                 yield SourcesAvailable(turn.sources)
-            async for item in self._steps(turn, progress):
-                if isinstance(item, GmiOutput):
-                    output = item
-                else:
-                    yield item
+            async with aclosing(self._steps(turn, progress)) as items:
+                async for item in items:
+                    if isinstance(item, GmiOutput):
+                        output = item
+                    else:
+                        yield item
         except Exception as error:  # noqa: BLE001 - a turn's failure is an answer of its own (R295 to R304)
             failure = self._failure(error)
             output = GmiOutput(is_final=True, usage=progress.usage, error=failure, steps=progress.steps)
@@ -71,22 +74,19 @@ class RuntimeGmi:
         yield FinalResponseMarker()
         yield output or GmiOutput(is_final=True, usage=progress.usage)
 
-    async def _steps(self, turn: GmiTurnInput, progress: _Progress) -> AsyncIterator[GmiChunk | GmiOutput]:
+    async def _steps(self, turn: GmiTurnInput, progress: _Progress) -> AsyncGenerator[GmiChunk | GmiOutput, None]:
         # One step more than there may be rounds: at the limit, a last step without tools writes the answer.
         for index in range(turn.max_iterations + 1):
             await turn.before_step()
             step = self._step(turn, progress, index, last=index == turn.max_iterations)
             try:
-                async for chunk in step.run():
-                    yield chunk
-            except ProviderError:
-                if step.usage is not None:
-                    progress.usage += step.usage
-                    yield UsageUpdate(
-                        step.usage, attempt_failed=True, provider=step.provider.name, model=step.request.model
-                    )
-                raise
+                async with aclosing(step.run()) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            finally:
+                progress.usage += step.lost
             progress.steps += 1
+            progress.hop = step.hop
             progress.usage += step.usage or Usage()
             progress.texts.append(step.text)
             if index == turn.max_iterations:
@@ -95,16 +95,17 @@ class RuntimeGmi:
             if not step.calls:
                 yield self._answer(turn, progress)
                 return
-            async for item in self._round(turn, progress, step):
-                yield item
-                if isinstance(item, GmiOutput):
-                    return
+            async with aclosing(self._round(turn, progress, step)) as items:
+                async for item in items:
+                    yield item
+                    if isinstance(item, GmiOutput):
+                        return
 
     def _step(self, turn: GmiTurnInput, progress: _Progress, index: int, *, last: bool) -> Step:
-        provider, model = self._providers.resolve(turn.model, has_key=_brings_key(turn))
         options, persona = turn.options, turn.persona.options
+        route = Route(turn.model, start=progress.hop, api_keys=turn.provider_api_keys)
         request = ModelRequest(
-            model=model,
+            model=turn.model,
             messages=self._valid(turn, progress),
             tools=() if last else (*turn.runtime_tools, *turn.host_tools),
             temperature=options.temperature if options.temperature is not None else persona.temperature,
@@ -112,11 +113,11 @@ class RuntimeGmi:
             max_tokens=options.max_tokens or persona.max_tokens,
             response_format=options.response_format,
             user=turn.context.caller.user_id,
-            api_key=turn.provider_api_keys.get(provider.name),
         )
         host = frozenset(tool.name for tool in turn.host_tools)
         own = frozenset(tool.name for tool in turn.runtime_tools) - host
-        return Step(index, provider, request, progress.used_ids, own)
+        counter = turn.room.counter if turn.room is not None else Estimate()
+        return Step(index, self._gateway, route, request, progress.used_ids, own, turn.on_call, counter)
 
     def _valid(self, turn: GmiTurnInput, progress: _Progress) -> tuple[Message, ...]:
         """Give what may be sent, and go on from that: a pause keeps what its model was told (see `valid`)."""
@@ -130,7 +131,9 @@ class RuntimeGmi:
             turn.room.check(spoken, "The request", slack=turn.room.answer)
         return told.messages
 
-    async def _round(self, turn: GmiTurnInput, progress: _Progress, step: Step) -> AsyncIterator[GmiChunk | GmiOutput]:
+    async def _round(
+        self, turn: GmiTurnInput, progress: _Progress, step: Step
+    ) -> AsyncGenerator[GmiChunk | GmiOutput, None]:
         """Run the runtime's calls and record them; then stop, when the host has calls to run as well."""
         host_names = {tool.name for tool in turn.host_tools}
         for_host = tuple(call for call in step.calls if call.name in host_names and call.invalid is None)
@@ -154,6 +157,7 @@ class RuntimeGmi:
                 rag_sources=turn.sources,
                 history=tuple(progress.messages),
                 steps=progress.steps,
+                hop=progress.hop,
             )
 
     def _answer(self, turn: GmiTurnInput, progress: _Progress) -> GmiOutput:
@@ -165,6 +169,7 @@ class RuntimeGmi:
             rag_sources=turn.sources,
             history=tuple(progress.messages),
             steps=progress.steps,
+            hop=progress.hop,
         )
 
     def _failure(self, error: Exception) -> GmiError:
@@ -172,7 +177,3 @@ class RuntimeGmi:
             return GmiError(error.code, error.message, error.details)
         self._log.exception("gmi.turn_failed")
         return GmiError(ProcessingError.code, f"The turn failed: {type(error).__name__}: {str(error)[:300]}")
-
-
-def _brings_key(turn: GmiTurnInput) -> bool:
-    return turn.model.partition(":")[0] in turn.provider_api_keys

@@ -1,60 +1,77 @@
-"""One model step: a request, its events as GMI chunks, and what came of it (R274 to R282)."""
+"""One model step: a request, its events as GMI chunks, and what came of it (R274 to R290)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from app.conversation.tokens import TokenCounter, messages_tokens, tools_tokens
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, ToolCallRequest, UsageUpdate
-from app.domain.errors import ProviderError
 from app.domain.ids import fresh
+from app.domain.jsontext import dumps_text
 from app.domain.messages import Message, ToolCall
 from app.domain.text import clean, clean_text
-from app.domain.usage import Usage
-from app.providers.base import (
-    CallsReady,
-    Finish,
-    ModelRequest,
-    Provider,
-    ProviderEvent,
-    ReasoningPiece,
-    TextPiece,
-    UsageReport,
-)
+from app.domain.usage import Hop, ModelCall, Usage
+from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving
+from app.providers.base import CallsReady, Finish, ModelRequest, ProviderEvent, ReasoningPiece, TextPiece, UsageReport
+from app.providers.billing import billed
+from app.providers.gateway import Gateway, Route
+from app.providers.reasoning import ReasoningKeeper
 
 
 @dataclass(slots=True)
 class Step:
-    """A step while it runs, and what it was when it has ended."""
+    """A step while it runs, and what it was when it has ended.
+
+    `lost` is the bill of attempts that failed. `hop` is the model that serves; until one does, nothing of it is known.
+    """
 
     index: int
-    provider: Provider
+    gateway: Gateway
+    route: Route
     request: ModelRequest
     used_ids: set[str]
     own_tools: frozenset[str]
+    on_call: Callable[[ModelCall], None]
+    counter: TokenCounter
     text: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
+    lost: Usage = field(default_factory=Usage)
     finish_reason: str | None = None
+    hop: Hop = field(default_factory=lambda: Hop(0, "", ""))
+    reasoning: ReasoningKeeper | None = None
 
-    async def run(self) -> AsyncIterator[GmiChunk]:
-        """Yield the step's chunks, `StepFinished` last. Raises ProviderError; what was billed stays in `usage`."""
-        try:
-            async with aclosing(self.provider.stream(self.request)) as events:
-                async for event in events:
-                    for chunk in self._chunks(event):
-                        yield chunk
-        except ProviderError as error:
-            self.usage = error.usage or self.usage
-            raise
+    async def run(self) -> AsyncGenerator[GmiChunk, None]:
+        """Yield the step's chunks, `StepFinished` last. Raises ProviderError when no model could give the answer."""
+        async with aclosing(self.gateway.stream(self.route, self.request, self._attempted)) as events:
+            async for event in events:
+                for chunk in self._chunks(event):
+                    yield chunk
+        hop = self.hop
         yield StepFinished(
-            self.index, self.text, self.finish_reason, self.provider.name, self.request.model, usage=self.usage
+            self.index, self.text, self.finish_reason, hop.provider, hop.model, hop=hop.number, usage=self.usage
         )
 
     def answer(self) -> Message:
-        """Give the assistant message of this step."""
-        return Message("assistant", self.text or None, tool_calls=tuple(self.calls))
+        """Give the assistant message of this step, with the model's reasoning, which goes back to it."""
+        metadata = self.reasoning.metadata() if self.reasoning is not None else None
+        return Message("assistant", self.text or None, tool_calls=tuple(self.calls), metadata=metadata)
 
-    def _chunks(self, event: ProviderEvent) -> list[GmiChunk]:
+    def _chunks(self, event: GatewayEvent) -> list[GmiChunk]:
+        match event:
+            case Serving(number, provider, model):
+                self.hop = Hop(number, provider, model)
+                self.reasoning = ReasoningKeeper(provider, model)
+                return []
+            case AttemptFailed(usage, number, provider, model):
+                self.lost += usage
+                return [UsageUpdate(usage, attempt_failed=True, hop=number, provider=provider, model=model)]
+            case _:
+                return self._told(event)
+
+    def _told(self, event: ProviderEvent) -> list[GmiChunk]:
+        if self.reasoning is not None:
+            self.reasoning.push(event)
         match event:
             case TextPiece(text):
                 cleaned = clean_text(text)
@@ -67,12 +84,30 @@ class Step:
                 return [ToolCallRequest(internal)] if internal else []
             case UsageReport(usage):
                 self.usage = usage
-                return [UsageUpdate(usage, provider=self.provider.name, model=self.request.model)]
+                hop = self.hop
+                return [UsageUpdate(usage, hop=hop.number, provider=hop.provider, model=hop.model)]
             case Finish(reason):
                 self.finish_reason = reason
             case ReasoningPiece():
                 pass
         return []
+
+    def _attempted(self, record: AttemptRecord) -> None:
+        self.on_call(
+            billed(record, self.gateway.registry, purpose="turn", step=self.index, estimate=self._estimated_usage)
+        )
+
+    def _estimated_usage(self) -> Usage:
+        """Count what was sent and what came back: the provider has told neither."""
+        said = self.text + "".join(call.name + dumps_text(dict(call.arguments)) for call in self.calls)
+        thought = "".join(block["text"] for block in self.reasoning.blocks) if self.reasoning is not None else ""
+        reasoning = self.counter.text(thought)
+        return Usage(
+            prompt_tokens=messages_tokens(self.request.messages, self.counter)
+            + tools_tokens(self.request.tools, self.counter),
+            completion_tokens=self.counter.text(said) + reasoning,
+            reasoning_tokens=reasoning,
+        )
 
     def _own(self, call: ToolCall) -> ToolCall:
         """Give the call an id that no other call of the conversation has; the provider's own is kept for it."""

@@ -16,6 +16,7 @@ from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
 from app.domain.turn import OperationKind, ResultsInput, TurnOptions
+from app.providers.gateway import Route
 from app.store import inbound, messages, pauses, streams
 from app.store.database import Connection
 from app.store.pauses import PauseRecord
@@ -50,8 +51,7 @@ async def run_continuation(
     persona = Persona.from_json(continued.snapshot.persona)
     services = operation.services
     options = merged_options(continued.snapshot, results.options)
-    model = options.model or persona.model or services.policy.default_model
-    services.providers.resolve(model, has_key=model.partition(":")[0] in results.provider_api_keys)
+    services.gateway.check(_route(operation, continued.snapshot, options, results.provider_api_keys))
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     operation.name(gmi.instance_id, persona)
     await _accept(operation, continued, results)
@@ -70,7 +70,8 @@ async def go_on(
     """Run what follows T1: the model writes again from the snapshot and the stored results."""
     persona = Persona.from_json(continued.snapshot.persona)
     kept, services = continued.snapshot, operation.services
-    model = options.model or persona.model or services.policy.default_model
+    route = _route(operation, kept, options, provider_api_keys)
+    model = route.model_id
     longest = options.max_tool_iterations or persona.max_tool_iterations or services.policy.max_tool_iterations
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     runtime_tools = services.tools.registry.specs(persona.tools)
@@ -89,12 +90,22 @@ async def go_on(
         max_iterations=longest,
         sources=tuple(kept.sources),
         usage_before=kept.usage,
+        hop=route.start,
+        on_call=operation.calls.append,
         terms=kept.terms,
         room=room_for(model, persona, tools, options, counters=services.counters, policy=services.policy.history),
         provider_api_keys=provider_api_keys,
     )
     async for emission in execute(operation, gmi, turn):
         yield emission
+
+
+def _route(operation: Operation, kept: Snapshot, options: TurnOptions, keys: Mapping[str, str]) -> Route:
+    """Give the model that goes on: that of the turn, from the hop that served it, unless the results name another."""
+    own = Persona.from_json(kept.persona).model or operation.services.policy.default_model
+    before = kept.model or kept.options.model or own
+    model = options.model if options.model not in (None, kept.options.model) else before
+    return Route(model, start=kept.hop if model == before else None, api_keys=keys)
 
 
 def answered(

@@ -58,6 +58,8 @@ def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: He
         usage=usage,
         sources=tuple(turn.sources),
         terms=turn.terms,
+        model=turn.model,
+        hop=output.hop,
     )
     request = emitter.host_tool_request(
         output.tool_calls,

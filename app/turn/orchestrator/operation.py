@@ -15,8 +15,9 @@ from app.domain.messages import ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
 from app.domain.turn import Caller, OperationKind
+from app.domain.usage import ModelCall
 from app.domain.views import Started
-from app.store import claims, inbound
+from app.store import claims, inbound, usage
 from app.store.claims import Claim
 from app.store.database import Connection, is_lost
 from app.store.events import insert_batches
@@ -67,6 +68,7 @@ class Operation:
         self.ring: Ring | None = None
         self.tally = Tally()
         self.waits = False
+        self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None
         self.cancel: Callable[[], None] = _nothing
         self._envelope: Envelope | None = None
@@ -74,6 +76,7 @@ class Operation:
         self._opening: dict[int, list[bytes]] = {}
         self._touched = False
         self._rounds = 0
+        self.calls: list[ModelCall] = []
 
     # Before and in T1 -------------------------------------------------------------------------------------------
 
@@ -164,10 +167,24 @@ class Operation:
             "usage": self.tally.usage.to_json(),
         }
         place = self._rounds
-        await self._note(
-            lambda connection: inbound.journal(
-                connection, self.conversation, self.id, self.fence, place=place, entry=entry
-            )
+
+        async def write(connection: Connection) -> bool:
+            mine = await inbound.journal(connection, self.conversation, self.id, self.fence, place=place, entry=entry)
+            if mine:
+                await self.keep_calls(connection)
+            return mine
+
+        await self._note(write)
+
+    async def keep_calls(self, connection: Connection) -> None:
+        """Put the attempts at model requests so far into the ledger; those that are there stay as they are."""
+        await usage.append(
+            connection,
+            self.conversation,
+            fence=self.fence,
+            stream_id=self.stream_id,
+            turn_id=self.turn_id,
+            calls=tuple(self.calls),
         )
 
     async def _note(self, write: Callable[[Connection], Awaitable[bool]]) -> None:

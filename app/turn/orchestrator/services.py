@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock
 from app.domain.policy import TurnPolicy
-from app.providers.registry import ProviderRegistry
+from app.providers.gateway import Gateway
 from app.store.database import Database
 from app.streaming.log import LogWriter
 from app.streaming.ring import Rings
@@ -29,7 +29,7 @@ class Services:
     lease: Lease
     cancels: Cancels
     clock: Clock
-    providers: ProviderRegistry
+    gateway: Gateway
     personas: Personas
     gmis: GmiManager
     tools: ToolExecutor

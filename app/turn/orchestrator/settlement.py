@@ -68,6 +68,7 @@ async def _write(
 ) -> None:
     conversation = operation.conversation
     await messages.append(connection, conversation, outcome.messages)
+    await operation.keep_calls(connection)
     if outcome.pause is not None:
         await pauses.hold(connection, _record(operation, outcome.pause))
     end = StreamEnd(

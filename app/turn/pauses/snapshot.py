@@ -12,14 +12,17 @@ from app.domain.errors import UnavailableError
 from app.domain.messages import Message, dump, load
 from app.domain.tools import ToolSpec
 from app.domain.turn import PauseTerms, TurnOptions
-from app.domain.usage import Usage
+from app.domain.usage import Hop, Usage
 
 VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a pause keeps of its turn. `persona` is the persona as it was, in its file form."""
+    """What a pause keeps of its turn. `persona` is the persona as it was, in its file form.
+
+    `model` is the one that the turn asked for, `hop` the one that served it last.
+    """
 
     messages: tuple[Message, ...]
     persona: Mapping[str, Any]
@@ -28,6 +31,8 @@ class Snapshot:
     usage: Usage
     sources: tuple[Mapping[str, Any], ...] = ()
     terms: PauseTerms = field(default_factory=PauseTerms)
+    model: str | None = None
+    hop: Hop | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored form."""
@@ -40,6 +45,8 @@ class Snapshot:
             "usage": self.usage.to_json(),
             "sources": [dict(source) for source in self.sources],
             "terms": self.terms.to_json(),
+            "model": self.model,
+            "hop": self.hop.to_json() if self.hop is not None else None,
         }
 
     @classmethod
@@ -57,4 +64,6 @@ class Snapshot:
             usage=Usage.from_json(stored["usage"]),
             sources=tuple(stored["sources"]),
             terms=PauseTerms.from_json(stored["terms"]),
+            model=stored.get("model"),
+            hop=Hop.from_json(stored["hop"]) if stored.get("hop") else None,
         )

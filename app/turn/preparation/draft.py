@@ -14,8 +14,8 @@ from app.domain.persona import Persona
 from app.domain.policy import TurnPolicy
 from app.domain.tools import ToolSpec
 from app.domain.turn import TurnInput
-from app.domain.usage import Usage
-from app.providers.registry import ProviderRegistry
+from app.domain.usage import ModelCall, Usage
+from app.providers.gateway import Gateway
 from app.store.database import Connection, Database
 from app.store.messages import NewMessage
 from app.tools.registry import ToolRegistry
@@ -29,13 +29,17 @@ Accept = Callable[[Store, dict[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class PhaseServices:
-    """What a phase may use. `emit` puts a chunk on the stream; `accept` is T1, given what to store besides."""
+    """What a phase may use. `emit` puts a chunk on the stream; `accept` is T1, given what to store besides.
+
+    `on_call` is told of each attempt at a model request.
+    """
 
     database: Database
     clock: Clock
     personas: Personas
     gmis: GmiManager
-    providers: ProviderRegistry
+    gateway: Gateway
+    on_call: Callable[[ModelCall], None]
     tools: ToolRegistry
     counters: TokenCounters
     policy: TurnPolicy

@@ -1,5 +1,6 @@
 """Phase 2: the session's GMI for the persona, and the model it will use (R248)."""
 
+from app.providers.gateway import Route
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 
 
@@ -9,5 +10,5 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     persona = services.personas.find(turn.persona_id or "")
     draft.persona = persona
     draft.model = turn.options.model or persona.model or services.policy.default_model
-    services.providers.resolve(draft.model, has_key=draft.model.partition(":")[0] in turn.provider_api_keys)
+    services.gateway.check(Route(draft.model, api_keys=turn.provider_api_keys))
     draft.gmi = services.gmis.acquire(turn.caller, turn.session_id, persona.id)

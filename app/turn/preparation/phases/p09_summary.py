@@ -61,13 +61,13 @@ async def _attempt(
         compaction=compaction,
         patience=compaction.least if enough is None else policy.history.chunk,
         profile=profile,
-        default_model=policy.default_model,
+        default_model=policy.utility_model or policy.default_model,
         deadline=policy.history.summary.deadline,
         max_input_tokens=policy.history.summary.max_input_tokens,
         enough=enough,
         keys=draft.turn.provider_api_keys,
     )
-    summarizer = Summarizer(services.database, services.providers, services.clock)
+    summarizer = Summarizer(services.database, services.gateway, services.clock, services.on_call)
     return await summarizer.attempt(task, record, services.counters.of(task.model))
 
 

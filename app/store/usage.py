@@ -1,0 +1,78 @@
+"""The usage ledger: a row for each attempt at a model request, also for those that failed or were given up.
+
+A row is named by its operation's fence and a number, and never changes, so writing it again does nothing. The rows of
+a conversation go with it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import exists, select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.domain.usage import ModelCall, Usage
+from app.store.database import Connection
+from app.store.tables import conversations, usage_ledger
+
+_row = usage_ledger.c
+_COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One row: the attempt, where it belongs, and when it was written."""
+
+    stream_id: str
+    turn_id: str
+    call: ModelCall
+    created_at: datetime
+
+
+async def append(
+    connection: Connection,
+    conversation: UUID,
+    *,
+    fence: int,
+    stream_id: str,
+    turn_id: str,
+    calls: Sequence[ModelCall],
+) -> None:
+    """Keep the calls of the operation that holds (or held) the fence, all that it has made so far, in their order.
+
+    Nothing is kept of a conversation that has been erased.
+    """
+    if not calls:
+        return
+    alive = select(exists().where(conversations.c.id == conversation))
+    if not await connection.scalar(alive):
+        return
+    named = {"conversation": conversation, "fence": fence, "stream_id": stream_id, "turn_id": turn_id}
+    rows = [{**named, "n": n, **_values(call)} for n, call in enumerate(calls, start=1)]
+    await connection.execute(insert(usage_ledger).on_conflict_do_nothing(), rows)
+
+
+async def of_stream(connection: Connection, conversation: UUID, stream_id: str) -> list[LedgerEntry]:
+    """Give what was kept of a stream, in order."""
+    query = select(usage_ledger).where(_row.conversation == conversation, _row.stream_id == stream_id)
+    found = await connection.execute(query.order_by(_row.fence, _row.n))
+    return [_entry(row._asdict()) for row in found]
+
+
+async def of_conversation(connection: Connection, conversation: UUID) -> list[LedgerEntry]:
+    """Give what was kept of a conversation, in order."""
+    query = select(usage_ledger).where(_row.conversation == conversation).order_by(_row.fence, _row.n)
+    return [_entry(row._asdict()) for row in await connection.execute(query)]
+
+
+def _values(call: ModelCall) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(call).items() if name != "usage"}
+    return values | {name: getattr(call.usage, name) for name in _COUNTS}
+
+
+def _entry(values: dict[str, Any]) -> LedgerEntry:
+    usage = Usage(**{name: values.pop(name) for name in _COUNTS})
+    names = {name: values[name] for name in ModelCall.__slots__ if name != "usage"}
+    return LedgerEntry(values["stream_id"], values["turn_id"], ModelCall(usage=usage, **names), values["created_at"])
