@@ -33,7 +33,7 @@ class Kind(StrEnum):
 class AppError(Exception):
     """Base of all errors that a caller may read. Subclasses fix `code`, `kind` and a default `title`."""
 
-    code: ClassVar[str] = "SYS_INTERNAL_SERVER_ERROR"
+    code: str = "SYS_INTERNAL_SERVER_ERROR"
     kind: ClassVar[Kind] = Kind.INTERNAL
     title: ClassVar[str] = "Something went wrong inside the service"
 
@@ -102,6 +102,27 @@ class ForbiddenError(AppError):
     code = "AUTH_PERMISSION_DENIED"
     kind = Kind.FORBIDDEN
     title = "This key may not do that"
+
+
+class GuardrailBlockedError(AppError):
+    """A guardrail blocks the input (R20, R306). `code` is the guard's own, where it gave one."""
+
+    code = "GUARDRAIL_BLOCKED"
+    kind = Kind.FORBIDDEN
+    title = "A guardrail does not let this pass"
+
+    def __init__(self, message: str | None = None, *, code: str | None = None, **details: Any) -> None:
+        """Keep the guard's code."""
+        super().__init__(message, **details)
+        self.code = code or self.code
+
+
+class GuardrailMissingError(AppError):
+    """A guardrail without which nothing may run is not active (R18, R19)."""
+
+    code = "SYS_GUARDRAIL_REQUIRED_MISSING"
+    kind = Kind.UNAVAILABLE
+    title = "A required guardrail is not active"
 
 
 class OrganizationRefusedError(AppError):
