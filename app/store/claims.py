@@ -143,6 +143,14 @@ async def to_cancel(connection: Connection, replica: UUID) -> list[Running]:
     return [Running(*row) for row in await connection.execute(query)]
 
 
+async def of_replica(connection: Connection, replica: UUID) -> list[tuple[UUID, UUID]]:
+    """Give (conversation, operation) of what the process runs, as far as the database knows."""
+    query = select(_row.id, _row.running_operation).where(
+        _row.running_replica == replica, _row.running_operation.is_not(None)
+    )
+    return [(row.id, row.running_operation) for row in await connection.execute(query)]
+
+
 async def take_idle(connection: Connection, conversation: UUID) -> int | None:
     """Raise the fence of an idle conversation for a change in this transaction alone; None while an operation runs."""
     statement = (

@@ -103,6 +103,7 @@ class Database:
             pool_timeout=timeout,
             pool_pre_ping=False,
             pool_use_lifo=True,
+            hide_parameters=True,  # an error's text is logged, and what users say is not
             json_serializer=dumps_text,
             json_deserializer=loads,
             connect_args={"timeout": 5, "command_timeout": _STATEMENT_SECONDS, **session},

@@ -181,6 +181,12 @@ async def is_next(connection: Connection, conversation: UUID, operation: UUID, p
     return bool(found[1]) if found[0] else None
 
 
+async def waiters_of(connection: Connection, replica: UUID) -> list[tuple[UUID, UUID]]:
+    """Give (conversation, operation) of the turns that wait in the process, as far as the database knows."""
+    query = select(_row.conversation, _row.operation).where(_row.status == "waiting", _row.replica == replica)
+    return [(row.conversation, row.operation) for row in await connection.execute(query)]
+
+
 async def leave_queue(connection: Connection, conversation: UUID, operation: UUID) -> None:
     """Wait no more."""
     await connection.execute(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import structlog
 
-from app.domain.errors import AppError, InvalidStateError
+from app.domain.errors import DatabaseError, InvalidStateError, UnavailableError
 from app.domain.pause import PauseEvent
 from app.store.database import is_lost
 from app.store.pauses import PauseRecord
@@ -38,18 +38,24 @@ class Expiry:
     async def look(self) -> None:
         """Resolve every pause that has run out."""
         for conversation, pause_id in await self._pausing.expired():
-            await self._resolve(conversation, pause_id)
+            try:
+                await self._resolve(conversation, pause_id)
+            except Exception as error:
+                # A pause that can't be resolved must not keep the ones behind it from their end.
+                if is_lost(error):
+                    raise
+                self._log.exception("expiry.failed", pause_id=pause_id)
 
     async def _resolve(self, conversation: UUID, pause_id: str) -> None:
         pause = await self._pausing.find(conversation, pause_id)
         if pause is not None and pause.on_expiry == "continue":
             try:
                 await self._go_on(pause)
-            except InvalidStateError:
+            except (InvalidStateError, UnavailableError, DatabaseError):
+                # Somebody was faster; or this process can't do it now, and a later look or another process can.
                 return
-            except AppError as error:
-                # What can't go on must not stay for ever: it is closed instead.
-                self._log.warning("expiry.can_not_continue", pause_id=pause_id, code=error.code)
+            except Exception as error:  # noqa: BLE001 - what can't go on must not stay for ever: it is closed instead
+                self._log.warning("expiry.can_not_continue", pause_id=pause_id, exc_info=error)
             else:
                 return
         await self._pausing.end(conversation, pause_id, PauseEvent.EXPIRED)

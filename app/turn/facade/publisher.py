@@ -9,6 +9,9 @@ import structlog
 
 from app.domain.errors import AppError, InternalError, TurnTimeoutError
 from app.domain.turn import StreamStatus
+from app.store.claims import ReplicaGoneError
+from app.store.database import OutcomeUnknownError
+from app.store.inbound import KeyTakenError
 from app.streaming.ring import LostFenceError, Ring
 from app.turn.orchestrator.effects import Outcome
 from app.turn.orchestrator.execution import Emission, cut_short, outside_failure
@@ -101,10 +104,16 @@ class Publisher:
 
     async def _failed(self, error: Exception) -> None:
         operation = self._operation
+        refused = not operation.accepted.done()
+        if refused and isinstance(error, KeyTakenError | ReplicaGoneError | OutcomeUnknownError):
+            # Whoever waits for the operation knows what each of these asks for.
+            operation.accepted.set_exception(error)
+            self._line("refused", error=type(error).__name__)
+            return
         if not isinstance(error, AppError):
             _log.exception("operation.failed", stream_id=operation.stream_id, exc_info=error)
             error = InternalError()
-        if not operation.accepted.done():
+        if refused:
             operation.accepted.set_exception(error)
             self._line("refused", error=error.code)
         elif isinstance(error, TurnTimeoutError):
@@ -117,7 +126,7 @@ class Publisher:
             await self._settle(outcome)
         except LostFenceError:
             self._line("lost", error=(outcome.error or {}).get("code"))
-        except Exception as error:  # noqa: BLE001 - a stuck conversation would be worse than a log line
+        except Exception as error:  # noqa: BLE001 - the takeover ends what this process no longer works on
             _log.exception("operation.not_settled", stream_id=self._operation.stream_id, exc_info=error)
 
     def _ring(self) -> Ring:
@@ -128,6 +137,7 @@ class Publisher:
 
     def _close(self) -> None:
         operation = self._operation
+        operation.services.cancels.leave(operation.id)
         if operation.ring is not None:
             operation.services.cancels.forget(operation.fence)
             operation.ring.close()

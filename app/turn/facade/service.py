@@ -7,7 +7,7 @@ the runtime; whoever started it may go, and the turn goes on.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from app.domain.errors import (
     ClosedStreamError,
@@ -32,6 +32,7 @@ from app.domain.views import (
 )
 from app.store import claims
 from app.store.claims import ReplicaGoneError
+from app.store.database import OutcomeUnknownError
 from app.store.inbound import KeyTakenError
 from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
@@ -50,6 +51,9 @@ from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.turn import run_turn
 from app.turn.pauses.results import check_results, named
 from app.turn.pauses.snapshot import Snapshot
+
+CANCEL_TRIES: Final = 10
+"""How often a cancel looks again that met a stream between two of its states."""
 
 
 class AgentRuntime:
@@ -130,16 +134,23 @@ class AgentRuntime:
 
     async def cancel(self, caller: Caller, stream_id: str) -> str:
         """End what runs on the stream, or the pause it holds; tells `cancelling`, `cancelled` or `already_ended`."""
-        record = await self._queries.stream(self._admit(caller), stream_id)
-        async with self._services.database.transaction() as connection:
-            running = await claims.ask_to_cancel(connection, record.conversation, stream_id=stream_id)
-        if running is not None:
-            self._services.cancels.ask(running)
-            return "cancelling"
-        if record.pause_id is None:
-            return "already_ended"
-        ended = await self._pausing.end(record.conversation, record.pause_id, PauseEvent.CANCELLED)
-        return "cancelled" if ended else "already_ended"
+        caller = self._admit(caller)
+        record = await self._queries.stream(caller, stream_id)
+        for _ in range(CANCEL_TRIES):
+            if record.status.closed:
+                break
+            async with self._services.database.transaction() as connection:
+                running = await claims.ask_to_cancel(connection, record.conversation, stream_id=stream_id)
+            if running is not None:
+                self._services.cancels.ask(running)
+                return "cancelling"
+            # What ran has paused or ended, and a held pause may be taken in this moment: then it runs again.
+            record = await self._queries.stream(caller, stream_id)
+            if record.pause_id is not None and await self._pausing.end(
+                record.conversation, record.pause_id, PauseEvent.CANCELLED
+            ):
+                return "cancelled"
+        return "already_ended"
 
     async def go_on_expired(self, pause: PauseRecord) -> None:
         """Go on with a turn whose pause ran out: its calls are answered as not run."""
@@ -218,7 +229,7 @@ class AgentRuntime:
             if replayed is None:
                 raise
             return replayed
-        except ReplicaGoneError:
+        except (ReplicaGoneError, OutcomeUnknownError):
             message = "This replica is starting anew; try again."
             raise UnavailableError(message, retry_after=1) from None
 

@@ -1,4 +1,4 @@
-"""Cancels: how an operation of this process learns that somebody wants it to end.
+"""Cancels: how an operation of this process learns that somebody wants it to end, and which ones there are.
 
 The intent is stored, so any replica can cancel what another runs. Within a process it arrives at once; from elsewhere
 within a second, when this process looks for intents.
@@ -26,7 +26,20 @@ class Cancels:
         self._database = database
         self._replica = replica
         self._by_fence: dict[int, Callable[[], None]] = {}
+        self._at_work: set[UUID] = set()
         self._log = structlog.get_logger(__name__)
+
+    def enter(self, operation: UUID) -> None:
+        """Note, before anything of it is stored, that this process works on the operation."""
+        self._at_work.add(operation)
+
+    def leave(self, operation: UUID) -> None:
+        """Note that this process does nothing more for the operation."""
+        self._at_work.discard(operation)
+
+    def works_on(self, operation: UUID) -> bool:
+        """Tell whether this process still does anything for the operation; else nobody will end it."""
+        return operation in self._at_work
 
     def register(self, fence: int, cancel: Callable[[], None]) -> None:
         """Let the operation that holds the fence be cancelled."""

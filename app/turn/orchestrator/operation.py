@@ -18,7 +18,7 @@ from app.domain.turn import Caller, OperationKind
 from app.domain.usage import ModelCall
 from app.domain.views import Started
 from app.store import claims, inbound, usage
-from app.store.claims import Claim
+from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection, is_lost
 from app.store.events import insert_batches
 from app.streaming.frames import Envelope
@@ -116,8 +116,14 @@ class Operation:
 
         async def landed(connection: Connection) -> int | None:
             state = await claims.lock(connection, self.conversation)
-            return state[0] if state is not None and state[1] == self.id else None
+            if state is None or state[1] != self.id:
+                return None
+            if state[0] not in self._opening:
+                # It was accepted, and another process has taken it over since then.
+                raise ReplicaGoneError
+            return state[0]
 
+        self.services.cancels.enter(self.id)
         gone = self.services.lease.is_gone
         self.fence = await self.services.database.land(
             work, landed, give_up=lambda: gone(self.replica), patience=PATIENCE_SECONDS
@@ -127,6 +133,7 @@ class Operation:
     def adopt(self, operation: UUID, fence: int) -> None:
         """Go on as an operation that another process had begun, under the fence that took it over from there."""
         self.id, self.fence = operation, fence
+        self.services.cancels.enter(operation)
         self._begin([])
 
     def _begin(self, frames: list[bytes]) -> None:

@@ -1,10 +1,11 @@
 """Takeover: operations whose process has gone are run again or ended by another within seconds.
 
 An operation of which nothing was seen outside is run once more; any other is ended, and what its readers had is kept.
+So is an operation of this very process that nothing here works on any more: its outcome could not be written, say.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -25,6 +26,11 @@ INTERRUPTED: Final = Reason(
     StreamStatus.FAILED,
     "interrupted",
     GmiError(TurnInterruptedError.code, "The process that ran the turn went away before it ended."),
+)
+BROKEN_OFF: Final = Reason(
+    StreamStatus.FAILED,
+    "interrupted",
+    GmiError(TurnInterruptedError.code, "The turn broke off before its end could be stored."),
 )
 
 
@@ -68,8 +74,31 @@ class Takeover:
                 await replicas.forget_dead(connection)
         async with self._database.transaction() as connection:
             orphans = await replicas.orphans(connection, AT_ONCE)
-        taken = [await self._take(conversation, operation, start) for conversation, operation in orphans]
-        return sum(taken)
+        taken = [await self._try(self._take(conversation, operation, start)) for conversation, operation in orphans]
+        return sum(taken) + await self._end_strays()
+
+    async def _end_strays(self) -> int:
+        """End operations and waiters that are stored as this process's and that nothing here works on."""
+        replica, works_on = self._services.lease.id, self._services.cancels.works_on
+        async with self._database.transaction() as connection:
+            running = await claims.of_replica(connection, replica)
+            waiting = await inbound.waiters_of(connection, replica)
+        # An operation is noted before anything of it is stored: what is not noted now has ended, or got lost.
+        strays = [found for found in running if not works_on(found[1])]
+        for conversation, operation in waiting:
+            if not works_on(operation):
+                await self._try(self._dequeue(conversation, operation))
+        return sum([await self._try(self._end(conversation, operation)) for conversation, operation in strays])
+
+    async def _try(self, ending: Awaitable[bool]) -> bool:
+        """Let a fault with one conversation not keep the others waiting."""
+        try:
+            return await ending
+        except Exception as error:
+            if is_lost(error):
+                raise
+            self._log.exception("takeover.failed")
+            return False
 
     async def _take(self, conversation: UUID, operation: UUID, start: Callable[[Rerun], Running]) -> bool:
         """Take one operation over, in one transaction, under a higher fence than its own."""
@@ -92,6 +121,24 @@ class Takeover:
         else:
             self._services.wakeups.wake([entry.stream_id, free(conversation)])
             self._log.warning("takeover.ended", stream_id=entry.stream_id, turn_id=entry.turn_id)
+        return True
+
+    async def _end(self, conversation: UUID, operation: UUID) -> bool:
+        """End an operation of this process's own, which lives."""
+        async with self._database.transaction() as connection:
+            entry = await inbound.find(connection, conversation, operation)
+            seized = await claims.seize(connection, conversation, operation, only_dead=False)
+            if seized is None or entry is None:
+                return False
+            await end_seized(connection, self._services, seized, entry, BROKEN_OFF)
+        self._services.wakeups.wake([entry.stream_id, free(conversation)])
+        self._log.warning("takeover.stray_ended", stream_id=entry.stream_id, turn_id=entry.turn_id)
+        return True
+
+    async def _dequeue(self, conversation: UUID, operation: UUID) -> bool:
+        async with self._database.transaction() as connection:
+            await inbound.leave_queue(connection, conversation, operation)
+        self._services.wakeups.wake([free(conversation)])
         return True
 
     @property
