@@ -6,15 +6,21 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import asyncpg
-from sqlalchemy import delete
 from sqlalchemy.engine import make_url
 
 from app.store.migrate import upgrade_async
-from app.store.tables import metadata
 from tests.postgres import throwaway_postgres
 
 OTHERS_OUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+EMPTY = """
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version' LOOP
+        EXECUTE format('DELETE FROM %I', name);
+    END LOOP;
+END $$
 """
 
 
@@ -36,7 +42,7 @@ class Databases:
             await execute(self._server, f'CREATE DATABASE "test_shared" TEMPLATE "{self._template}"')
             self._shared = named(self._server, "test_shared")
         yield self._shared
-        await execute(self._shared, OTHERS_OUT, *(str(delete(table)) for table in reversed(metadata.sorted_tables)))
+        await execute(self._shared, OTHERS_OUT, EMPTY)
 
     @asynccontextmanager
     async def fresh(self) -> AsyncIterator[str]:

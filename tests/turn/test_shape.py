@@ -181,6 +181,7 @@ class Failing(Playing):
     """Its GMI raises, which a GMI must not."""
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
+        self.asked.append(turn)
         yield TextDelta("Hel")
         message = "the GMI of a host fell over"
         raise RuntimeError(message)
