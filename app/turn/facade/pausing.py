@@ -32,7 +32,7 @@ class Pausing:
         """Store results with the pause; None, with nothing stored, when they complete it and the turn goes on."""
         async with self._services.database.transaction() as connection:
             seen = await self._held(connection, pause.conversation, pause.pause_id)
-            check_results(seen, results, max_bytes=self._services.policy.max_result_bytes)
+            check_results(seen, results)
             if is_complete(seen, results):
                 return None
             stored = merged(seen, results)

@@ -49,7 +49,7 @@ from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.turn import run_turn
-from app.turn.pauses.results import check_results, named
+from app.turn.pauses.results import as_json, check_results, named
 from app.turn.pauses.snapshot import Snapshot
 
 CANCEL_TRIES: Final = 10
@@ -108,29 +108,30 @@ class AgentRuntime:
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results on the stream of their pause (R74 to R92); partial ones may leave it waiting for the rest."""
-        results = replace(results, caller=self._admit(results.caller))
+        results = self._taken(results)
         record = await self._queries.stream(results.caller, results.stream_id or "")
-        key = self._key_of(results, record.conversation_id, record.stream_id)
-        replayed = await self._replayed(OperationKind.CONTINUATION, key)
+        identity = self._identity(results, record.conversation_id, record.stream_id)
+        replayed = await self._replayed(OperationKind.CONTINUATION, identity)
         if replayed is not None:
             return replayed
         pause = await self._held_on(record, results.pause_id)
-        return await self._continue(OperationKind.CONTINUATION, pause, results, record.stream_id)
+        return await self._continue(OperationKind.CONTINUATION, pause, results, identity)
 
     async def resume(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results for a named pause, onto a new stream (R189 to R199)."""
-        results = replace(results, caller=self._admit(results.caller))
+        results = self._taken(results)
         caller, name = results.caller, results.conversation_id or ""
         await self._queries.conversation(caller, name)
         key = row_key(caller.organization_id, name)
-        replayed = await self._replayed(OperationKind.RESUME, self._key_of(results, name, ""))
+        identity = self._identity(results, name, stream_id_for(key))
+        replayed = await self._replayed(OperationKind.RESUME, identity)
         if replayed is not None:
             return replayed
         pause = await self._queries.pause(key, results.pause_id or "")
         if pause is None or pause.state is not PauseState.HELD:
             message = f"The conversation does not hold the pause {results.pause_id!r}: it was continued or ended."
             raise InvalidStateError(message, pause_id=results.pause_id)
-        return await self._continue(OperationKind.RESUME, pause, results, stream_id_for(key))
+        return await self._continue(OperationKind.RESUME, pause, results, identity)
 
     async def cancel(self, caller: Caller, stream_id: str) -> str:
         """End what runs on the stream, or the pause it holds; tells `cancelling`, `cancelled` or `already_ended`."""
@@ -156,7 +157,8 @@ class AgentRuntime:
         """Go on with a turn whose pause ran out: its calls are answered as not run."""
         caller = Caller(pause.user_id, pause.organization_id)
         silent = ResultsInput(caller, (), stream_id=pause.stream_id)
-        await self._continue(OperationKind.CONTINUATION, pause, silent, pause.stream_id, expired=True)
+        identity = self._identity(silent, pause.conversation_id, pause.stream_id)
+        await self._continue(OperationKind.CONTINUATION, pause, silent, identity, expired=True)
 
     async def _held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:
         """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88)."""
@@ -176,19 +178,22 @@ class AgentRuntime:
         return pause
 
     async def _continue(
-        self, kind: OperationKind, pause: PauseRecord, results: ResultsInput, stream_id: str, *, expired: bool = False
+        self,
+        kind: OperationKind,
+        pause: PauseRecord,
+        results: ResultsInput,
+        identity: Identity,
+        *,
+        expired: bool = False,
     ) -> Started | PartialResults:
         results = replace(results, results=named(pause, results.results))
-        check_results(pause, results.results, max_bytes=self._services.policy.max_result_bytes)
+        check_results(pause, results.results)
         continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}), expired=expired)
         if results.partial:
             kept = await self._pausing.keep_partial(pause, results.results)
             if kept is not None:
                 return kept
-        identity = replace(
-            self._key_of(results, pause.conversation_id, stream_id), session_id=pause.session_id, turn_id=pause.turn_id
-        )
-        operation = self._operation(kind, identity)
+        operation = self._operation(kind, replace(identity, session_id=pause.session_id, turn_id=pause.turn_id))
         longest = continued.snapshot.options.turn_timeout_seconds or self._services.policy.turn_timeout
         publisher = Publisher(
             operation,
@@ -198,7 +203,13 @@ class AgentRuntime:
         )
         return await self._launch(publisher, operation, run_continuation(operation, continued, results))
 
-    def _key_of(self, results: ResultsInput, conversation_id: str, stream_id: str) -> Identity:
+    def _taken(self, results: ResultsInput) -> ResultsInput:
+        """Give the results as they can be stored, for the organization that the call is for."""
+        plain = as_json(results.results, max_bytes=self._services.policy.max_result_bytes)
+        return replace(results, caller=self._admit(results.caller), results=plain)
+
+    def _identity(self, results: ResultsInput, conversation_id: str, stream_id: str) -> Identity:
+        """Name a continuation; the request's hash is of the results as the client has sent them."""
         return Identity(
             results.caller, conversation_id, "", stream_id, "", results.idempotency_key, fingerprint(results)
         )

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.domain.answers import in_call_order, missing_answers, result_message
 from app.domain.chunks import StreamChunk
 from app.domain.errors import ConversationBusyError, InvalidStateError
-from app.domain.messages import Message, ToolCall
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
@@ -26,6 +24,7 @@ from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.turn import inbound_record, tool_context
 from app.turn.pauses import keeper
+from app.turn.pauses.history import answered
 from app.turn.pauses.results import check_results, merged
 from app.turn.pauses.snapshot import Snapshot
 from app.turn.preparation.room import room_for
@@ -108,22 +107,11 @@ def _route(operation: Operation, kept: Snapshot, options: TurnOptions, keys: Map
     return Route(model, start=kept.hop if model == before else None, api_keys=keys)
 
 
-def answered(
-    history: tuple[Message, ...], calls: Sequence[ToolCall], results: Sequence[ToolResult]
-) -> tuple[Message, ...]:
-    """Give the paused turn's messages with every call of its last step answered, in the order of the calls."""
-    last = max(index for index, message in enumerate(history) if message.tool_calls)
-    own = {message.tool_call_id: message for message in history[last + 1 :]}
-    given = in_call_order(calls, [*results, *missing_answers(calls, results)])
-    by_call = own | {result.tool_call_id: result_message(result) for result in given}
-    return (*history[: last + 1], *(by_call[call.id] for call in history[last].tool_calls))
-
-
 async def _accept(operation: Operation, continued: Continued, given: ResultsInput) -> None:
     """T1 of a continuation: the pause is taken, results and stand-ins are stored (R93 to R97, R207)."""
     pause_id = continued.pause.pause_id
     resumed = operation.kind is OperationKind.RESUME
-    results, limit = given.results, operation.services.policy.max_result_bytes
+    results = given.results
 
     async def then(connection: Connection, fence: int) -> Sequence[StreamChunk]:
         payload: dict[str, Any] = {
@@ -137,7 +125,7 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
         if seen is None or seen.state is not PauseState.HELD:
             message = "The pause was continued or ended in the meantime."
             raise InvalidStateError(message, pause_id=pause_id)
-        check_results(seen, results, max_bytes=limit)
+        check_results(seen, results)
         continued.results = merged(seen, results)
         new = await keeper.record(connection, seen, continued.results, resumed=resumed)
         await messages.append(connection, operation.conversation, new if operation.services.policy.persistence else ())

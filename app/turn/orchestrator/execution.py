@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
@@ -15,6 +16,7 @@ from app.turn.delivery.transform import to_stream
 from app.turn.gmi.base import Gmi, GmiTurnInput
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
+from app.turn.pauses.history import kept
 from app.turn.pauses.rule import stops_for_host
 from app.turn.pauses.snapshot import Snapshot
 
@@ -51,12 +53,12 @@ def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: He
     usage = turn.usage_before + output.usage
     pause_id = fresh("pause")
     snapshot = Snapshot(
-        messages=output.history,
+        messages=kept(output.history, turn.messages, output.tool_calls, output.response_text),
         persona=turn.persona.to_json(),
         host_tools=turn.host_tools,
         options=turn.options,
         usage=usage,
-        sources=tuple(turn.sources),
+        sources=output.rag_sources or turn.sources,
         terms=turn.terms,
         model=turn.model,
         hop=output.hop,
@@ -92,7 +94,7 @@ def _end(operation: Operation, turn: GmiTurnInput, output: GmiOutput, failure: G
         reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), operation.turn_id)
     usage = turn.usage_before + output.usage
     payload = final_response.build(
-        output,
+        output if output.rag_sources else replace(output, rag_sources=turn.sources),
         usage=usage,
         turn_id=operation.turn_id,
         message_id=reply.message_id if reply and services.policy.persistence else None,

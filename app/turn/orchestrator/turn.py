@@ -33,9 +33,10 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         async def attempt(place: int | None, left_out: str | None) -> None:
             async def then(connection: Connection, fence: int) -> tuple[()]:
                 await _open(connection, operation, payload, fence)
-                if left_out is not None:
-                    await messages.leave_out(connection, operation.conversation, left_out)
                 await store(connection, fence)
+                if left_out is not None:
+                    # Behind `store`, so that the answers of a pause that ended meanwhile go with their turn.
+                    await messages.leave_out(connection, operation.conversation, left_out)
                 return ()
 
             await operation.accept(operation.claim(payload["persona_id"], place), then, create=True)

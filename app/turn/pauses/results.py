@@ -1,21 +1,62 @@
 """Results for a pause: whole or not at all, one answer a call, and the ones that came before count (R74 to R83)."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
+from typing import Any
 
 from app.domain.answers import in_call_order
-from app.domain.errors import InvalidStateError, TooLargeError
-from app.domain.jsontext import dumps
+from app.domain.errors import InvalidStateError, TooLargeError, ValidationError
+from app.domain.jsontext import dumps, loads
 from app.domain.tools import EXTERNAL_ERROR_CODE, ToolResult
 from app.store.pauses import PauseRecord
 
 
-def check_results(pause: PauseRecord, results: Sequence[ToolResult], *, max_bytes: int) -> None:
-    """Refuse results as a whole unless each answers one call of the pause, once, in JSON form and size.
+def as_json(results: Sequence[ToolResult], *, max_bytes: int) -> tuple[ToolResult, ...]:
+    """Give the results as they are read back from storage, so that no process ever sees another form of them.
 
-    A call that has an answer already takes the same one again, and no other. Raises InvalidStateError, or
-    TooLargeError for a result over `max_bytes`.
+    Raises ValidationError for no results at all, InvalidStateError for one without a JSON form, and TooLargeError for
+    one over `max_bytes`.
+    """
+    if not results:
+        message = "There are no results; send one for each call of the request."
+        raise ValidationError(message)
+    return tuple(_as_json(result, max_bytes) for result in results)
+
+
+def _as_json(result: ToolResult, max_bytes: int) -> ToolResult:
+    try:
+        encoded = dumps(_finite(result.to_json()))
+        plain = ToolResult.from_json(loads(encoded))
+    except (TypeError, ValueError, RecursionError):
+        message = f"The result of the call {result.tool_call_id!r} has no JSON form; none of the results was taken."
+        raise InvalidStateError(message) from None
+    if len(encoded) > max_bytes:
+        message = (
+            f"The result of the call {result.tool_call_id!r} has {len(encoded)} bytes and the limit is {max_bytes}; "
+            "send a summary, or an address where the rest can be read."
+        )
+        raise TooLargeError(message, limit=max_bytes)
+    return plain
+
+
+def _finite(value: Any) -> Any:
+    """Raise ValueError for a number that is none: the encoder would write it as null."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(value)
+    if isinstance(value, Mapping):
+        for entry in value.values():
+            _finite(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            _finite(entry)
+    return value
+
+
+def check_results(pause: PauseRecord, results: Sequence[ToolResult]) -> None:
+    """Refuse results as a whole unless each answers one call of the pause, once.
+
+    A call that has an answer already takes the same one again, and no other. Raises InvalidStateError.
     """
     calls = {call.id for call in pause.calls}
     unknown = [result.tool_call_id for result in results if result.tool_call_id not in calls]
@@ -25,26 +66,7 @@ def check_results(pause: PauseRecord, results: Sequence[ToolResult], *, max_byte
     if len({result.tool_call_id for result in results}) < len(results):
         message = "Two results answer the same call; none of the results was taken."
         raise InvalidStateError(message, pause_id=pause.pause_id)
-    for result in results:
-        _check_form(pause, result, max_bytes)
     _check_repeats(pause, results)
-
-
-def _check_form(pause: PauseRecord, result: ToolResult, max_bytes: int) -> None:
-    try:
-        encoded = dumps(result.to_json())
-        if b"null" in encoded:
-            json.dumps(result.output, allow_nan=False)  # the quick encoder writes null for a number that is none
-    except (TypeError, ValueError, RecursionError):
-        message = f"The result of the call {result.tool_call_id!r} has no JSON form; none of the results was taken."
-        raise InvalidStateError(message, pause_id=pause.pause_id) from None
-    size = len(encoded)
-    if size > max_bytes:
-        message = (
-            f"The result of the call {result.tool_call_id!r} has {size} bytes and the limit is {max_bytes}; send a "
-            "summary, or an address where the rest can be read."
-        )
-        raise TooLargeError(message, pause_id=pause.pause_id, limit=max_bytes)
 
 
 def _check_repeats(pause: PauseRecord, results: Sequence[ToolResult]) -> None:
