@@ -7,11 +7,7 @@ from uuid import UUID
 
 import structlog
 
-<<<<<<< /tmp/pa.save/app/turn/facade/expiry.py
-from app.domain.errors import AppError, DatabaseError, InvalidStateError, UnavailableError
-=======
 from app.domain.errors import DatabaseError, InvalidStateError, UnavailableError
->>>>>>> app/turn/facade/expiry.py
 from app.domain.pause import PauseEvent
 from app.store.database import is_lost
 from app.store.pauses import PauseRecord
@@ -56,11 +52,7 @@ class Expiry:
             try:
                 await self._go_on(pause)
             except (InvalidStateError, UnavailableError, DatabaseError):
-<<<<<<< /tmp/pa.save/app/turn/facade/expiry.py
-                # Somebody else has it, or this process can't do it now: another look, or another replica, will.
-=======
                 # Somebody was faster; or this process can't do it now, and a later look or another process can.
->>>>>>> app/turn/facade/expiry.py
                 return
             except Exception as error:  # noqa: BLE001 - what can't go on must not stay for ever: it is closed instead
                 self._log.warning("expiry.can_not_continue", pause_id=pause_id, exc_info=error)
