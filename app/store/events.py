@@ -57,6 +57,7 @@ WITH input AS (
 )
 SELECT id, fence FROM held
 """
+_INSERT: Final = insert(stream_events).on_conflict_do_nothing()
 _EXIST: Final = "SELECT id FROM conversations WHERE id = ANY($1::uuid[])"
 
 
@@ -105,7 +106,7 @@ async def insert_batches(connection: Connection, batches: Sequence[StoredBatch])
         }
         for batch in batches
     ]
-    await connection.execute(insert(stream_events).on_conflict_do_nothing(), rows)
+    await connection.execute(_INSERT, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import JSON, ColumnElement, and_, delete, exists, func, literal, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import JSON, ColumnElement, Row, and_, bindparam, delete, exists, func, literal, select, update
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.turn import OperationKind
@@ -46,35 +46,55 @@ class KeyTakenError(Exception):
 async def record(connection: Connection, entry: InboundRecord) -> None:
     """Keep an accepted operation; one that waited is accepted in place. KeyTakenError when its key is in use."""
     values = {name: getattr(entry, name) for name in entry.__slots__} | {"payload": dict(entry.payload)}
-    statement = insert(inbound_messages).values(**values)
-    accepted = {name: statement.excluded[name] for name in values if name not in {"conversation", "operation"}}
     try:
-        await connection.execute(
-            statement.on_conflict_do_update(index_elements=["conversation", "operation"], set_=accepted)
-        )
+        await connection.execute(_RECORD, values)
     except IntegrityError as error:
         if _KEY_INDEX in str(error.orig):
             raise KeyTakenError from error
         raise
 
 
+def _recording() -> Insert:
+    """Make the statement that keeps an operation; one that waited is kept in place."""
+    statement = insert(inbound_messages)
+    names = [name for name in InboundRecord.__slots__ if name not in {"conversation", "operation"}]
+    accepted = {name: statement.excluded[name] for name in names}
+    return statement.on_conflict_do_update(index_elements=["conversation", "operation"], set_=accepted)
+
+
+_RECORD: Final = _recording()
+_THIS: Final = (_row.conversation == bindparam("of"), _row.operation == bindparam("this"))
+_FIND: Final = select(*(_row[name] for name in InboundRecord.__slots__)).where(*_THIS)
+_FIND_BY_KEY: Final = select(*(_row[name] for name in InboundRecord.__slots__)).where(
+    _row.conversation == bindparam("of"),
+    _row.kind == bindparam("what"),
+    _row.idempotency_key == bindparam("key"),
+)
+_TOUCH: Final = (
+    update(inbound_messages)
+    .where(*_THIS, _row.fence == bindparam("under"), _row.status == "running")
+    .values(touched=True)
+    .returning(_row.operation)
+)
+_FINISH: Final = update(inbound_messages).where(*_THIS).values(status=bindparam("how"), ended_at=func.now(), journal=[])
+_ERASE: Final = _FINISH.values(payload={})
+
+
 async def find(connection: Connection, conversation: UUID, operation: UUID) -> InboundRecord | None:
     """Give the operation, or None."""
-    return await _find(connection, _row.conversation == conversation, _row.operation == operation)
+    return _found((await connection.execute(_FIND, {"of": conversation, "this": operation})).first())
 
 
 async def find_by_key(
     connection: Connection, conversation: UUID, kind: OperationKind, key: str
 ) -> InboundRecord | None:
     """Give the operation that an idempotency key named, or None."""
-    return await _find(
-        connection, _row.conversation == conversation, _row.kind == kind.value, _row.idempotency_key == key
+    return _found(
+        (await connection.execute(_FIND_BY_KEY, {"of": conversation, "what": kind.value, "key": key})).first()
     )
 
 
-async def _find(connection: Connection, *conditions: ColumnElement[bool]) -> InboundRecord | None:
-    columns = [_row[name] for name in InboundRecord.__slots__]
-    found = (await connection.execute(select(*columns).where(*conditions))).first()
+def _found(found: Row[*tuple[Any, ...]] | None) -> InboundRecord | None:
     if found is None:
         return None
     values = found._asdict()
@@ -84,14 +104,8 @@ async def _find(connection: Connection, *conditions: ColumnElement[bool]) -> Inb
 
 async def touch(connection: Connection, conversation: UUID, operation: UUID, fence: int) -> bool:
     """Say that the outside world may have seen something of the operation; False when its fence is gone."""
-    statement = (
-        update(inbound_messages)
-        .where(_row.conversation == conversation, _row.operation == operation, _row.fence == fence)
-        .where(_row.status == "running")
-        .values(touched=True)
-        .returning(_row.operation)
-    )
-    return await connection.scalar(statement) is not None
+    touched = await connection.scalar(_TOUCH, {"of": conversation, "this": operation, "under": fence})
+    return touched is not None
 
 
 async def journal(
@@ -130,12 +144,8 @@ async def finish(
     connection: Connection, conversation: UUID, operation: UUID, status: str, *, erase: bool = False
 ) -> None:
     """Say how the operation ended; with `erase` its payload goes."""
-    changes: dict[str, Any] = {"status": status, "ended_at": func.now(), "journal": []}
-    if erase:
-        changes["payload"] = {}
-    await connection.execute(
-        update(inbound_messages).where(_row.conversation == conversation, _row.operation == operation).values(**changes)
-    )
+    named = {"of": conversation, "this": operation, "how": status}
+    await connection.execute(_ERASE if erase else _FINISH, named)
 
 
 # Waiting ------------------------------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@ from itertools import takewhile
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy import Select, bindparam, func, insert, select, update
 
 from app.domain.messages import NEVER_SENT, Message
 from app.store.database import Connection
 from app.store.tables import messages
 
 _row = messages.c
+# Statements of every turn are made once: making one anew costs more than running it.
+_NEWEST: Final = select(func.coalesce(func.max(_row.position), 0)).where(_row.conversation == bindparam("of"))
+_APPEND: Final = insert(messages)
 EDGE: Final = 32
 """How many rows are read at a time to make a round whole that a limit cuts."""
 
@@ -30,8 +33,7 @@ async def append(connection: Connection, conversation: UUID, new: Sequence[NewMe
     """Append in order. The transaction holds the conversation, so positions can't collide."""
     if not new:
         return
-    newest = select(func.coalesce(func.max(_row.position), 0)).where(_row.conversation == conversation)
-    position = await connection.scalar(newest) or 0
+    position = await connection.scalar(_NEWEST, {"of": conversation}) or 0
     rows = [
         {
             "conversation": conversation,
@@ -48,7 +50,7 @@ async def append(connection: Connection, conversation: UUID, new: Sequence[NewMe
         }
         for offset, entry in enumerate(new, start=1)
     ]
-    await connection.execute(insert(messages), rows)
+    await connection.execute(_APPEND, rows)
 
 
 async def leave_out(connection: Connection, conversation: UUID, turn_id: str) -> None:
