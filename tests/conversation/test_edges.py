@@ -96,7 +96,7 @@ async def test_messages_that_are_added_while_a_summary_is_made_are_all_told(shar
 @pytest.mark.parametrize("answer", ["", "   "], ids=["empty", "blank"])
 async def test_an_empty_summary_replaces_no_message_at_the_limit(shared_database: str, answer: str) -> None:
     given = {"enable_automatic_summarization": True, "messages_to_keep_verbatim_tail": 2}
-    async with talking(shared_database, writes(answer), max_history_length_messages=6, **given) as stage:  # type: ignore[arg-type]
+    async with talking(shared_database, writes(answer), max_history_length_messages=6, **given) as stage:
         await has_said(stage, *said(10))
         chunks = await stage.play("m11")
         assert routing(chunks)["rolling_summary"]["reason"] == "empty_summary"
