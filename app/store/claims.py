@@ -5,10 +5,25 @@ of an idle conversation go through the same row.
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    cast,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.errors import ConversationBusyError
@@ -40,6 +55,45 @@ class ReplicaGoneError(Exception):
     """The process was marked dead: it may accept nothing until it has a new id."""
 
 
+_ALIVE: Final = exists().where(replicas.c.id == bindparam("by"), ~replicas.c.dead)
+_TAKEN: Final[dict[str, Any]] = {
+    "fence": fences.next_value(),
+    "running_operation": bindparam("work"),
+    "running_replica": bindparam("by"),
+    "running_stream": bindparam("stream"),
+    "persona_id": bindparam("persona"),
+}
+_RENEWED: Final = {**_TAKEN, "cancel_fence": None, "updated_at": func.now()}
+_FREE: Final = and_(_row.user_id == bindparam("user"), _row.running_operation.is_(None), _ALIVE)
+_TAKE: Final = update(conversations).where(_row.id == bindparam("of"), _FREE).values(**_RENEWED).returning(_row.fence)
+
+
+def _taking_or_making() -> Executable:
+    """Make the statement of a turn's claim: a live process makes the conversation or takes one nobody waits for."""
+    place = cast(bindparam("place"), BigInteger)
+    waiting = inbound_messages.c
+    # Named as text: behind ON CONFLICT, "conversations" is the row in question and not one more table to look in.
+    this_row = literal_column("conversations.id")
+    earlier = exists().where(
+        waiting.conversation == this_row, live_waiter(), or_(place.is_(None), waiting.place < place)
+    )
+    made = {
+        "id": bindparam("of", type_=Uuid),
+        "organization_id": bindparam("organization", type_=Text),
+        "conversation_id": bindparam("named", type_=Text),
+        "user_id": bindparam("user", type_=Text),
+        "session_id": bindparam("session", type_=Text),
+        **_TAKEN,
+    }
+    source = select(*(cast(value, conversations.c[name].type) for name, value in made.items())).where(_ALIVE)
+    free = and_(_FREE, ~earlier)
+    statement = insert(conversations).from_select(list(made), source)
+    return statement.on_conflict_do_update(index_elements=["id"], set_=_RENEWED, where=free).returning(_row.fence)
+
+
+_TAKE_OR_MAKE: Final = _taking_or_making()
+
+
 async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
     """Let the operation in and give its fence.
 
@@ -47,37 +101,21 @@ async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
     NotFoundError when it is not there or is another user's, ConversationBusyError when an operation runs or others
     wait, ReplicaGoneError when this process was marked dead.
     """
-    alive = select(replicas.c.id).where(replicas.c.id == claim.replica, ~replicas.c.dead).exists()
-    changes = {
-        "fence": fences.next_value(),
-        "running_operation": claim.operation,
-        "running_replica": claim.replica,
-        "running_stream": claim.stream_id,
-        "cancel_fence": None,
-        "persona_id": claim.persona_id,
-        "updated_at": func.now(),
+    given = {
+        "of": claim.conversation,
+        "organization": claim.caller.organization_id,
+        "named": claim.conversation_id,
+        "user": claim.caller.user_id,
+        "session": claim.session_id,
+        "work": claim.operation,
+        "by": claim.replica,
+        "stream": claim.stream_id,
+        "persona": claim.persona_id,
+        "place": claim.place,
     }
-    free = and_(_row.user_id == claim.caller.user_id, _row.running_operation.is_(None), alive)
-    if create:
-        free = and_(free, ~_queued_before(claim.place))
-        values = {
-            **changes,
-            "id": claim.conversation,
-            "organization_id": claim.caller.organization_id,
-            "conversation_id": claim.conversation_id,
-            "user_id": claim.caller.user_id,
-            "session_id": claim.session_id,
-        }
-        upsert = insert(conversations).values(**values)
-        statement = upsert.on_conflict_do_update(index_elements=["id"], set_=changes, where=free).returning(_row.fence)
-        fence = await connection.scalar(statement)
-    else:
-        taking = update(conversations).where(_row.id == claim.conversation, free).values(**changes)
-        fence = await connection.scalar(taking.returning(_row.fence))
+    fence = await connection.scalar(_TAKE_OR_MAKE if create else _TAKE, given)
     if fence is None:
         await _refuse(connection, claim)
-    elif create and not await connection.scalar(select(alive)):
-        raise ReplicaGoneError
     return int(fence or 0)
 
 
@@ -98,15 +136,6 @@ def _busy(running_stream: str | None) -> NoReturn:
     else:
         message = f"The stream {running_stream} still runs on this conversation; wait for its end, then try again."
     raise ConversationBusyError(message, stream_id=running_stream)
-
-
-def _queued_before(place: int | None) -> ColumnElement[bool]:
-    waiting = inbound_messages.c
-    earlier = exists().where(waiting.conversation == _row.id, live_waiter())
-    if place is not None:
-        earlier = earlier.where(waiting.place < place)
-    # The row in question is that of the statement around this one, also behind ON CONFLICT.
-    return earlier.correlate(conversations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +172,12 @@ async def to_cancel(connection: Connection, replica: UUID) -> list[Running]:
     return [Running(*row) for row in await connection.execute(query)]
 
 
+async def held_by(connection: Connection, replica: UUID) -> set[int]:
+    """Give the fences of all operations that a process runs."""
+    query = select(_row.fence).where(_row.running_replica == replica, _row.running_operation.is_not(None))
+    return set(await connection.scalars(query))
+
+
 async def of_replica(connection: Connection, replica: UUID) -> list[tuple[UUID, UUID]]:
     """Give (conversation, operation) of what the process runs, as far as the database knows."""
     query = select(_row.id, _row.running_operation).where(
@@ -170,15 +205,18 @@ async def lock(connection: Connection, conversation: UUID) -> tuple[int, UUID | 
     return None if found is None else (found.fence, found.running_operation)
 
 
+_RELEASE: Final = (
+    update(conversations)
+    .where(_row.id == bindparam("of"), _row.fence == bindparam("under"), _row.running_operation == bindparam("work"))
+    .values(running_operation=None, running_replica=None, running_stream=None, updated_at=func.now())
+    .returning(_row.id)
+)
+
+
 async def release(connection: Connection, conversation: UUID, *, operation: UUID, fence: int) -> bool:
     """Let the operation go; False when it no longer holds its fence."""
-    statement = (
-        update(conversations)
-        .where(_row.id == conversation, _row.fence == fence, _row.running_operation == operation)
-        .values(running_operation=None, running_replica=None, running_stream=None, updated_at=func.now())
-        .returning(_row.id)
-    )
-    return await connection.scalar(statement) is not None
+    given = {"of": conversation, "under": fence, "work": operation}
+    return await connection.scalar(_RELEASE, given) is not None
 
 
 @dataclass(frozen=True, slots=True)
