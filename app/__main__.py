@@ -1,9 +1,10 @@
-"""The command line: `python -m app serve`, `migrate`, `openapi`."""
+"""The command line: `python -m app serve`, `migrate`, `doctor`, `openapi`."""
 
 import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
@@ -14,18 +15,20 @@ import uvicorn
 
 from app.api.openapi import contract_files
 from app.api.sse import CutResponseError
-from app.bootstrap import database_url
+from app.bootstrap import database_url, examine_models
 from app.domain.errors import AppError
 from app.main import create_app, live
 from app.observability.logging import configure_logging, leave_out
+from app.providers.doctor import table
+from app.providers.setup import set_up
 from app.settings import PREFIX, Settings, SettingsError, load_settings
 from app.store.embedded import EmbeddedPostgresError
 from app.store.migrate import upgrade_async
 
 FAILED: Final = 1
 BAD_SETTINGS: Final = 2
-DRAIN_MARGIN_SECONDS: Final = 2
-"""Readers are cut when the grace is over; the server waits a little longer, so that it sees them go."""
+CLOSING_SECONDS: Final = 3
+"""After a drain every reader has been cut; the server waits this long for what is left of other requests."""
 
 CONTRACT_FOLDER: Final = Path(__file__).parents[1] / "openapi"
 WEATHER_TOOL: Final = (
@@ -47,7 +50,7 @@ def serve() -> None:
     settings = _settings()
     configure_logging(settings.log_level, settings.log_format)
     leave_out("uvicorn.error", (CutResponseError, asyncio.CancelledError))
-    listener = _bind(settings.host, settings.port)
+    listener = _bind(settings.host, settings.port, settings.blocked_send_seconds)
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -56,12 +59,12 @@ def serve() -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=round(settings.drain_grace_seconds) + DRAIN_MARGIN_SECONDS,
+        timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    server = _Server(config, _invitation(settings, listener))
     try:
+        server = _Server(config, _invitation(settings, listener))
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(_serve(live(app), server, listener))
+            runner.run(_serve(live(app), lambda: app.state.runtime.drain(), server, listener))  # noqa: PLW0108
     except (AppError, EmbeddedPostgresError) as error:
         _give_up(str(error))
     except KeyboardInterrupt:
@@ -99,30 +102,72 @@ def openapi(
     typer.echo(f"Written: {', '.join(stale)}." if stale else "Nothing has changed.")
 
 
+@cli.command()
+def doctor(
+    models: Annotated[list[str] | None, typer.Argument(help="Models to ask, as provider:model; else all set up.")] = None,
+) -> None:
+    """Ask each model that is set up one short question, and tell which of them answer. It costs a few tokens."""
+    settings = _settings()
+    configure_logging("error", settings.log_format)
+    try:
+        findings = asyncio.run(examine_models(settings, models or ()))
+    except AppError as error:
+        _give_up(str(error))
+    typer.echo(table(findings))
+    if not all(finding.well for finding in findings):
+        raise typer.Exit(FAILED)
+
+
 class _Server(uvicorn.Server):
-    """Says where it listens once it does, and ends without an exit code of its own on SIGTERM and Ctrl-C."""
+    """Says where it listens once it does, and goes on serving while it drains after SIGTERM or Ctrl-C."""
 
     def __init__(self, config: uvicorn.Config, invitation: str) -> None:
         super().__init__(config)
         self._invitation = invitation
+        self.leaving = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._signalled = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         sys.stdout.write(self._invitation)
         sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature of a handler
         """Drain on the first signal; on the second Ctrl-C, leave at once."""
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = True
+        if sig == signal.SIGINT and self._signalled:
+            self.should_exit = self.force_exit = True
+        self._signalled = True
+        if self._loop is None:
+            self.should_exit = True
+        else:
+            self._loop.call_soon_threadsafe(self.leaving.set)
 
 
-async def _serve(life: AbstractAsyncContextManager[object], server: uvicorn.Server, listener: socket.socket) -> None:
+async def _serve(
+    life: AbstractAsyncContextManager[object],
+    drain: Callable[[], Awaitable[None]],
+    server: _Server,
+    listener: socket.socket,
+) -> None:
     """Hold the application's lifespan around the server, so that a failed start is an exception and not a log line."""
     async with life:
-        await server.serve(sockets=[listener])
+        leaving = asyncio.create_task(_leave(server, drain), name="drain")
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            leaving.cancel()
+
+
+async def _leave(server: _Server, drain: Callable[[], Awaitable[None]]) -> None:
+    """Wait for the signal, then drain while the server still answers, and only then let it close."""
+    await server.leaving.wait()
+    try:
+        await drain()
+    finally:
+        server.should_exit = True
 
 
 async def _migrate(settings: Settings) -> None:
@@ -139,14 +184,20 @@ def _settings() -> Settings:
         raise typer.Exit(BAD_SETTINGS) from None
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """Take the port before anything is started: whether it is free is quick to say."""
+def _bind(host: str, port: int, blocked_seconds: float) -> socket.socket:
+    """Take the port before anything is started: whether it is free is quick to say.
+
+    Where the system can, it resets a connection whose peer has taken nothing for `blocked_seconds`: closing alone would
+    wait for the peer to read.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(blocked_seconds * 1000))
         listener.bind(address)
     except OSError as error:
         _give_up(
@@ -164,7 +215,7 @@ def _invitation(settings: Settings, listener: socket.socket) -> str:
     key = " -H 'Authorization: Bearer YOUR_KEY'" if settings.api_keys else ""
     post = f"curl -N{key} -H 'Content-Type: application/json' {address}/v1/conversations/first/turns"
     return (
-        f"\nFermata listens on {address} and answers with {settings.chosen_model}.\n"
+        f"\nFermata listens on {address} and answers with {set_up(settings.models).roles.chat}.\n"
         f"Open {address}/ in a browser, or try:\n\n"
         f'  {post} -d \'{{"input": "Hello!"}}\'\n\n'
         f'  {post} \\\n    -d \'{{"input": "What is the weather in Berlin?", "tools": [{WEATHER_TOOL}]}}\'\n\n'

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from app.api.openapi import operation_id
 from app.api.policy import DoorPolicy, key_of
+from app.api.readers import ReaderLimits
 from app.api.router import install
 from app.api.runtime import Runtime
 from app.bootstrap import running
@@ -51,7 +52,13 @@ def door_policy(settings: Settings) -> DoorPolicy:
         cors_origins=tuple(settings.cors_origins),
         allowed_hosts=tuple(settings.allowed_hosts),
         max_body_bytes=settings.max_body_bytes,
-        drain_grace_seconds=settings.drain_grace_seconds,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        readers=ReaderLimits(
+            per_stream=settings.max_readers_per_stream,
+            per_user=settings.max_readers_per_user,
+            per_process=settings.max_readers,
+            blocked_seconds=settings.blocked_send_seconds,
+        ),
     )
 
 

@@ -120,6 +120,10 @@ class LiveStream:
     def comments(self) -> list[str]:
         return self._reader.comments
 
+    @property
+    def retry(self) -> int | None:
+        return self._reader.retry
+
     async def next(self, seconds: float = PATIENCE) -> Frame:
         """Give the next frame; StopAsyncIteration when the response has ended, one of `CUT` when it was cut."""
         async with asyncio.timeout(seconds):

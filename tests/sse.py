@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _ID = re.compile(rb"id: ([1-9][0-9]*)-([1-9][0-9]*)")
+_RETRY = re.compile(rb"retry: ([1-9][0-9]*)")
 _EVENT = re.compile(rb"event: ([a-z_]+)")
 
 
@@ -30,6 +31,7 @@ class FrameReader:
 
     def __init__(self) -> None:
         self.comments: list[str] = []
+        self.retry: int | None = None
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -44,6 +46,9 @@ class FrameReader:
     def _read(self, block: bytes) -> Frame | None:
         assert b"\r" not in block, f"a carriage return in {block!r}"
         lines = block.split(b"\n")
+        if retry := _RETRY.fullmatch(block):
+            self.retry = int(retry[1])
+            return None
         if block.startswith(b":"):
             assert len(lines) == 1, f"a comment of several lines: {block!r}"
             self.comments.append(block[1:].decode().strip())

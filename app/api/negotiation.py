@@ -35,14 +35,6 @@ def form_of(headers: Headers) -> Form:
     return Form.OBJECT if whole > events else Form.EVENTS
 
 
-def require_events(headers: Headers) -> None:
-    """Raise NotAcceptableError when the client does not take events."""
-    accept = ",".join(headers.getlist("accept"))
-    if quality(accept, EVENT_STREAM) <= 0:
-        message = f"This call answers as {EVENT_STREAM}; Accept is {accept[:200]!r}."
-        raise NotAcceptableError(message)
-
-
 def quality(accept: str, media_type: str) -> float:
     """Give how welcome a media type is, from 0 to 1: the most specific range that covers it decides."""
     if not accept.strip():

@@ -1,11 +1,12 @@
 """The door's rules: who is let in, from where, and how much may be sent."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers
 
+from app.api.readers import ReaderLimits, Readers
 from app.auth.keys import ApiKey, KeyRing
 from app.auth.principal import Principal, Scope
 from app.domain.errors import ForbiddenError, UnauthenticatedError, ValidationError
@@ -20,7 +21,8 @@ class DoorPolicy:
     cors_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     max_body_bytes: int = 10 * 2**20
-    drain_grace_seconds: float = 30.0
+    heartbeat_seconds: float = 15.0
+    readers: ReaderLimits = field(default_factory=ReaderLimits)
 
 
 def key_of(name: str, sha256: str, organization: str, scopes: Iterable[str]) -> ApiKey:
@@ -34,6 +36,7 @@ class Door:
     def __init__(self, policy: DoorPolicy) -> None:
         """Keep the policy and its keys."""
         self.policy = policy
+        self.readers = Readers(policy.readers)
         self._ring = KeyRing(policy.keys)
         self._hosts = frozenset(host.lower() for host in policy.allowed_hosts)
 

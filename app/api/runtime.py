@@ -3,7 +3,7 @@
 The door knows nothing else of what lies behind it, and its tests can put anything of this shape there.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 from app.domain.messages import Message
@@ -27,8 +27,8 @@ class Runtime(Protocol):
         """Give the checks that must all hold before turns are sent here."""
         ...
 
-    async def start_turn(self, turn: TurnInput) -> Started:
-        """Accept a turn."""
+    async def start_turn(self, turn: TurnInput, on_wait: Callable[[], None] | None = None) -> Started:
+        """Accept a turn; `on_wait` is called when that is going to last, since the turn waits for others."""
         ...
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
@@ -45,6 +45,10 @@ class Runtime(Protocol):
 
     async def open_operation(self, started: Started, after: Cursor | None) -> AsyncIterator[bytes]:
         """Give an operation's frames, from its first (or the cursor) to its `end`; items are whole frames."""
+        ...
+
+    def cancel_operation(self, started: Started) -> None:
+        """End the operation soon, if it still runs in this process; a pause that it has come to stays."""
         ...
 
     async def open_events(

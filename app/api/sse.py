@@ -5,80 +5,128 @@ its first byte, on which the server drops the connection: a clean end would be t
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 import structlog
 from sse_starlette import EventSourceResponse
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Message, Receive, Scope, Send
 
-from app.domain.errors import AppError
+from app.api.readers import Slot
+from app.domain.errors import AppError, DatabaseError
 from app.domain.jsontext import dumps
 from app.streaming.tail import CutError
 
 SSE_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
 OBJECT_HEADERS: Final = {"Content-Type": "application/json"}
+END_MARK: Final = b"\nevent: end\n"
+SHUTDOWN_SECONDS: Final = 1.0
+"""Readers are cut at the end of a drain; what the server still finds open after this long is cut by it."""
+
+RETRY_SECONDS: Final = 0.5
+
+Result = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class CutResponseError(Exception):
     """A response ended before its end. It leaves the application, so that the server drops the connection."""
 
 
+@dataclass(slots=True)
+class ReaderTerms:
+    """What belongs to one reader: its slot, how long it may take nothing, and what to do if it goes before the end."""
+
+    slot: Slot | None = None
+    blocked_seconds: float | None = None
+    when_gone: Callable[[], None] | None = None
+
+
 class FrameResponse(EventSourceResponse):
     """Sends frames until their iterator ends; heartbeats are the iterator's business.
 
-    A client that goes away closes the iterator. On SIGTERM a reader may go on for `grace` seconds, then it is cut.
+    A client that goes away closes the iterator, and so does one that takes nothing for too long.
     """
 
-    def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], grace: float) -> None:
+    def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], terms: ReaderTerms) -> None:
         """Prepare to send; nothing is read before the response is asked for."""
+        self._frames = frames
+        self._terms = terms
+        self._ended = False
+        self._gone = False
         super().__init__(
-            _cut_on_failure(frames),
+            self._body(frames),
             headers={**SSE_HEADERS, **headers},
             ping=0,
             sep="\n",
+            send_timeout=terms.blocked_seconds,
+            client_close_handler_callable=self._on_close,
             shutdown_event=anyio.Event(),
-            shutdown_grace_period=grace,
+            shutdown_grace_period=SHUTDOWN_SECONDS,
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI. Whatever ends the response, its iterator is closed and its slot given back."""
+        try:
+            await super().__call__(scope, receive, send)
+        except SendTimeoutError as error:
+            self._gone = True
+            structlog.get_logger(__name__).warning("response.cut", cause="the reader takes nothing")
+            raise CutResponseError from error
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _close(self._frames)
+            if self._terms.slot is not None:
+                self._terms.slot.release()
+            if self._gone and not self._ended and self._terms.when_gone is not None:
+                self._terms.when_gone()
+
+    async def _on_close(self, _: Message) -> None:
+        self._gone = True
+
+    async def _body(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Give the pieces; a failure of theirs cuts the response."""
+        try:
+            async for piece in frames:
+                self._ended = self._ended or END_MARK in piece
+                yield piece
+        except Exception as error:
+            expected = isinstance(error, AppError | CutError)
+            structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
+            raise CutResponseError from error
+        finally:
+            await _close(frames)
 
 
 class ObjectResponse(FrameResponse):
     """Waits for an operation's end, then sends one JSON object; a space goes out for every heartbeat."""
 
     def __init__(
-        self,
-        frames: AsyncIterator[bytes],
-        result: Callable[[], Awaitable[Mapping[str, Any]]],
-        *,
-        headers: Mapping[str, str],
-        grace: float,
+        self, frames: AsyncIterator[bytes], result: Result, *, headers: Mapping[str, str], terms: ReaderTerms
     ) -> None:
         """Prepare to wait; `result` gives the object once the frames have ended."""
-        super().__init__(_object_after(frames, result), headers={**OBJECT_HEADERS, **headers}, grace=grace)
+        self._result = result
+        super().__init__(frames, headers={**OBJECT_HEADERS, **headers}, terms=terms)
 
-
-async def _cut_on_failure(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Give the pieces, and close their iterator whatever ends the reading; a failure of theirs cuts the response."""
-    try:
-        async for piece in pieces:
-            yield piece
-    except Exception as error:
-        expected = isinstance(error, AppError | CutError)
-        structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
-        raise CutResponseError from error
-    finally:
-        await _close(pieces)
-
-
-async def _object_after(
-    frames: AsyncIterator[bytes], result: Callable[[], Awaitable[Mapping[str, Any]]]
-) -> AsyncIterator[bytes]:
-    try:
-        async for piece in frames:
+    async def _body(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in super()._body(frames):
             if piece.startswith(b":"):
                 yield b" "
-    finally:
-        await _close(frames)
-    yield dumps(await result())
+        while True:
+            with suppress(DatabaseError):
+                yield dumps(await self._result())
+                return
+            yield b" "
+            await anyio.sleep(RETRY_SECONDS)
+
+
+async def nothing() -> AsyncIterator[bytes]:
+    """Give no frame at all."""
+    none: tuple[bytes, ...] = ()
+    for piece in none:
+        yield piece
 
 
 async def _close(pieces: AsyncIterator[bytes]) -> None:

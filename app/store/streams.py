@@ -89,6 +89,11 @@ async def find_stream(connection: Connection, conversation: UUID, stream_id: str
     return StreamRecord(**values)
 
 
+async def names(connection: Connection, conversation: UUID) -> list[str]:
+    """Give the ids of a conversation's streams."""
+    return list(await connection.scalars(select(streams.c.stream_id).where(streams.c.conversation == conversation)))
+
+
 async def open_stream(
     connection: Connection, conversation: UUID, stream_id: str, *, turn_id: str, persona_id: str, fence: int
 ) -> None:

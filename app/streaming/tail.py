@@ -118,8 +118,6 @@ class Tail:
         hinted = False
         with self._wakeups.watch(scope.stream_id) as watch:
             while True:
-                if self._cut:
-                    raise CutError
                 if self._hinted and not hinted:
                     hinted = True
                     yield RETRY
@@ -136,6 +134,8 @@ class Tail:
                     due = loop.time() + self._heartbeat
                 elif over:
                     return
+                elif self._cut:
+                    raise CutError
                 elif place == cursor:
                     await self._wait(ring, watch, seen, due - loop.time(), cursor)
                 cursor = place
@@ -166,7 +166,7 @@ class Tail:
                 record, stored = await self.reads.after(scope.conversation, scope.stream_id, cursor)
         except (DatabaseError, TimeoutError):
             return [], cursor, False
-        if record is None:
+        if record is None or (record.expired and not stored):
             raise CutError
         frames = list(_behind(stored, cursor))
         if not frames and younger is not None and not younger.lost and younger.fence > cursor.fence:

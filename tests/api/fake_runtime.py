@@ -1,5 +1,6 @@
 """A runtime that says what a test tells it to say, and remembers what it was asked."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -56,6 +57,8 @@ class FakeRuntime:
         self.callers: list[Caller] = []
         self.refuses: Exception | None = None
         self.frames: Frames = given_frames
+        self.waits: asyncio.Event | None = None
+        self.ended: list[Started] = []
         self.nothing_follows = False
         self.replayed = False
         self.pause: Pause | None = PAUSE
@@ -70,8 +73,12 @@ class FakeRuntime:
     async def readiness(self) -> dict[str, bool]:
         return self.checks
 
-    async def start_turn(self, turn: TurnInput) -> Started:
+    async def start_turn(self, turn: TurnInput, on_wait: Callable[[], None] | None = None) -> Started:
         self._ask(turn.caller, turn)
+        if self.waits is not None and on_wait is not None:
+            on_wait()
+            await self.waits.wait()
+            self._ask(turn.caller, turn)
         return Started("st_1", turn.conversation_id, "turn_1", 7, replayed=self.replayed)
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
@@ -81,6 +88,9 @@ class FakeRuntime:
     async def resume(self, results: ResultsInput) -> Started | PartialResults:
         self._ask(results.caller, results)
         return PARTIAL if results.partial else STARTED
+
+    def cancel_operation(self, started: Started) -> None:
+        self.ended.append(started)
 
     async def cancel(self, caller: Caller, stream_id: str) -> str:
         self._ask(caller, stream_id)

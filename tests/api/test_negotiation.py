@@ -59,11 +59,16 @@ async def test_a_turn_that_can_not_be_answered_does_not_start(path: str, runtime
     assert runtime.asked == []
 
 
-async def test_events_are_not_given_to_a_client_that_takes_json_alone(runtime: FakeRuntime) -> None:
+async def test_a_client_that_takes_json_alone_gets_the_streams_state_when_it_has_ended(runtime: FakeRuntime) -> None:
     async with client_of(application(runtime)) as client:
         response = await client.get("/v1/streams/st_1/events", headers={"Accept": "application/json"})
+        runtime.nothing_follows = True
+        after = await client.get("/v1/streams/st_1/events", headers={"Accept": "application/json"})
+        neither = await client.get("/v1/streams/st_1/events", headers={"Accept": "text/html"})
 
-    assert response.status_code == 406
+    assert response.json()["status"] == "paused"
+    assert after.json() == response.json()
+    assert neither.status_code == 406
 
 
 async def test_async_is_answered_with_the_names_and_where_to_look(runtime: FakeRuntime) -> None:

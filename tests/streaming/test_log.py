@@ -36,6 +36,14 @@ async def held_by_another(url: str, running: Running) -> AsyncIterator[asyncpg.C
         await connection.close()
 
 
+async def blocks_another(url: str, holder: asyncpg.Connection) -> None:
+    """Wait until a session waits for what the holder has locked. A transaction would see one state of that for ever."""
+    query = "SELECT 1 FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))"
+    async with asyncio.timeout(PATIENCE):
+        while not await rows(url, query, holder.get_server_pid()):  # noqa: ASYNC110 - the state is the database's
+            await asyncio.sleep(0.01)
+
+
 async def test_one_flush_stores_the_new_frames_of_all_streams(process: Process, database: str) -> None:
     first, second = await process.begin("one"), await process.begin("two")
     first.say("a", "b")
@@ -96,7 +104,6 @@ async def test_a_takeover_that_is_not_committed_yet_lets_no_frame_slip_in_behind
 async def test_a_takeover_waits_for_a_flush_in_flight_and_then_sees_its_frames(process: Process, database: str) -> None:
     running = await process.begin()
     flusher = await asyncpg.connect(database)
-    watcher = await asyncpg.connect(database)
     try:
         in_flight = flusher.transaction()
         await in_flight.start()
@@ -104,11 +111,7 @@ async def test_a_takeover_waits_for_a_flush_in_flight_and_then_sees_its_frames(p
             "SELECT fence FROM conversations WHERE id = $1 FOR SHARE SKIP LOCKED", running.ring.conversation
         )
         taking = asyncio.create_task(running.seized("ended"))
-        async with asyncio.timeout(PATIENCE):
-            while not await watcher.fetchval(  # noqa: ASYNC110 - the state is the database's
-                "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))", flusher.get_server_pid()
-            ):
-                await asyncio.sleep(0.01)
+        await blocks_another(database, flusher)
         await flusher.execute(
             "INSERT INTO stream_events VALUES ($1, $2, $3, 1, 1, $4)",
             *(running.ring.conversation, running.ring.stream_id, running.ring.fence, running.frame("a")),
@@ -118,7 +121,6 @@ async def test_a_takeover_waits_for_a_flush_in_flight_and_then_sees_its_frames(p
         fence = await taking
     finally:
         await flusher.close()
-        await watcher.close()
     assert await stored(database, running) == [(running.ring.fence, 1, 1), (fence, 1, 2)]
 
 
@@ -183,11 +185,7 @@ async def test_the_last_transaction_waits_for_a_flush_in_flight_and_stores_the_r
         await lock.execute("LOCK TABLE stream_events IN ACCESS EXCLUSIVE MODE")
         running.say("a", "b")
         flushing = asyncio.create_task(process.log.flush())
-        async with asyncio.timeout(PATIENCE):
-            while not await lock.fetchval(  # noqa: ASYNC110 - the state is the database's
-                "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid))", lock.get_server_pid()
-            ):
-                await asyncio.sleep(0.01)
+        await blocks_another(database, lock)
         running.say("c")
         ending = asyncio.create_task(running.end())
         await asyncio.sleep(0)

@@ -1,17 +1,19 @@
 """Streams: what they do, and their events again."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.api.body import DoorRoute
 from app.api.deps import Chatting, DoorDep, Reading, RuntimeDep, StreamPath
 from app.api.documents import EVENT_STREAM_CONTENT, refusals
-from app.api.negotiation import require_events
+from app.api.negotiation import Form, form_of
+from app.api.operations import stream_object
 from app.api.schemas.streams import CancelBody, CancelOut, StreamOut
-from app.api.sse import FrameResponse
-from app.domain.errors import GoneError, NotAcceptableError, NotFoundError
+from app.api.sse import FrameResponse, ObjectResponse, ReaderTerms, nothing
+from app.domain.errors import GoneError, NotAcceptableError, NotFoundError, RateLimitedError
 from app.domain.views import Cursor
 
 router = APIRouter(route_class=DoorRoute, tags=["streams"])
@@ -39,7 +41,7 @@ async def cancel_stream(
     responses={
         200: {"description": "The events after the cursor, and on as they come.", "content": EVENT_STREAM_CONTENT},
         204: {"description": "Nothing follows the cursor, and nothing will; an `EventSource` stops here."},
-        **refusals(NotFoundError, NotAcceptableError, GoneError),
+        **refusals(NotFoundError, NotAcceptableError, GoneError, RateLimitedError),
     },
 )
 async def follow_stream(
@@ -53,11 +55,25 @@ async def follow_stream(
     follow: Annotated[bool, Query(description="Stay open while the stream holds a pause.")] = False,
     last_event_id: Annotated[str | None, Header(description="The same as `after`, and wins over it.")] = None,
 ) -> Response:
-    """Replay a stream's events and follow it."""
-    require_events(request.headers)
+    """Replay a stream's events and follow it; with `Accept: application/json`, wait for its end and give its state."""
+    form = form_of(request.headers)
     text = last_event_id or after
     cursor = Cursor.parse(text) if text else None
-    frames = await runtime.open_events(caller, stream_id, cursor, follow=follow)
-    if frames is None:
-        return Response(status_code=HTTPStatus.NO_CONTENT.value)
-    return FrameResponse(frames, headers={"X-Stream-Id": stream_id}, grace=door.policy.drain_grace_seconds)
+    slot = door.readers.take(caller, stream_id)
+    try:
+        frames = await runtime.open_events(caller, stream_id, cursor, follow=follow)
+        if frames is None and form is not Form.OBJECT:
+            slot.release()
+            return Response(status_code=HTTPStatus.NO_CONTENT.value)
+    except BaseException:
+        slot.release()
+        raise
+    terms = ReaderTerms(slot, door.readers.limits.blocked_seconds)
+    headers = {"X-Stream-Id": stream_id}
+    if form is not Form.OBJECT:
+        return FrameResponse(frames or nothing(), headers=headers, terms=terms)
+
+    async def state() -> Mapping[str, Any]:
+        return stream_object(await runtime.stream_state(caller, stream_id))
+
+    return ObjectResponse(frames or nothing(), state, headers=headers, terms=terms)

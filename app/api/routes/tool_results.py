@@ -6,13 +6,12 @@ from app.api.body import DoorRoute
 from app.api.deps import Chatting, ConversationPath, DoorDep, KeyHeader, LastEvent, RuntimeDep, StreamPath
 from app.api.documents import operation_responses
 from app.api.negotiation import form_of
-from app.api.operations import answer, partial_object
+from app.api.operations import Exchange
 from app.api.schemas.tool_results import ResumeBody, ToolResultsBody
-from app.domain.errors import ClosedStreamError, InvalidStateError, KeyReusedError, NotFoundError
-from app.domain.views import PartialResults
+from app.domain.errors import ClosedStreamError, InvalidStateError, KeyReusedError, NotFoundError, RateLimitedError
 
 router = APIRouter(route_class=DoorRoute, tags=["pauses"])
-_RESPONSES = operation_responses(NotFoundError, InvalidStateError, ClosedStreamError, KeyReusedError)
+_RESPONSES = operation_responses(NotFoundError, InvalidStateError, ClosedStreamError, KeyReusedError, RateLimitedError)
 
 
 @router.post("/v1/streams/{stream_id}/tool-results", responses=_RESPONSES, response_model=None)
@@ -31,10 +30,8 @@ async def pass_tool_results(
     form = form_of(request.headers)
     caller = asker.caller(body.user_id, body.organization_id)
     results = body.to_domain(caller, key=key, stream_id=stream_id)
-    started = await runtime.pass_results(results)
-    if isinstance(started, PartialResults):
-        return partial_object(started)
-    return await answer(form, runtime, caller, started, after=last, grace=door.policy.drain_grace_seconds)
+    exchange = Exchange(form, runtime, door, caller, last, body.on_disconnect)
+    return await exchange.answer(lambda _: runtime.pass_results(results))
 
 
 @router.post("/v1/conversations/{conversation_id}/resume", responses=_RESPONSES, response_model=None)
@@ -53,7 +50,5 @@ async def resume_pause(
     form = form_of(request.headers)
     caller = asker.caller(body.user_id, body.organization_id)
     results = body.to_domain(caller, key=key, conversation_id=conversation_id)
-    started = await runtime.resume(results)
-    if isinstance(started, PartialResults):
-        return partial_object(started)
-    return await answer(form, runtime, caller, started, after=last, grace=door.policy.drain_grace_seconds)
+    exchange = Exchange(form, runtime, door, caller, last, body.on_disconnect)
+    return await exchange.answer(lambda _: runtime.resume(results))

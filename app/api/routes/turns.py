@@ -6,7 +6,7 @@ from app.api.body import DoorRoute
 from app.api.deps import Chatting, ConversationPath, DoorDep, KeyHeader, LastEvent, RuntimeDep
 from app.api.documents import operation_responses
 from app.api.negotiation import form_of
-from app.api.operations import answer
+from app.api.operations import Exchange
 from app.api.schemas.turns import TurnBody
 from app.domain.errors import (
     ConversationBusyError,
@@ -39,8 +39,9 @@ async def run_turn(
     """Run a turn. A conversation that does not exist is made; its owner is whoever makes it."""
     form = form_of(request.headers)
     caller = asker.caller(body.user_id, body.organization_id)
-    started = await runtime.start_turn(body.to_domain(caller, conversation_id, key))
-    return await answer(form, runtime, caller, started, after=last, grace=door.policy.drain_grace_seconds)
+    turn = body.to_domain(caller, conversation_id, key)
+    exchange = Exchange(form, runtime, door, caller, last, body.on_disconnect)
+    return await exchange.answer(lambda on_wait: runtime.start_turn(turn, on_wait))
 
 
 @router.post("/v1/turns", responses=_RESPONSES, response_model=None)
@@ -61,5 +62,6 @@ async def run_turn_in_new_conversation(
     form = form_of(request.headers)
     caller = asker.caller(body.user_id, body.organization_id)
     name = fresh("conv") if key is None else conversation_id_for(caller.organization_id, caller.user_id, key)
-    started = await runtime.start_turn(body.to_domain(caller, name, key))
-    return await answer(form, runtime, caller, started, after=last, grace=door.policy.drain_grace_seconds)
+    turn = body.to_domain(caller, name, key)
+    exchange = Exchange(form, runtime, door, caller, last, body.on_disconnect)
+    return await exchange.answer(lambda on_wait: runtime.start_turn(turn, on_wait))

@@ -1,6 +1,6 @@
 """Bodies that bring the results of host tools, on the stream of the pause or by a resume."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -51,6 +51,10 @@ class ToolResultsBody(OwnedInput):
     options: OptionsInput = Field(default_factory=OptionsInput, description="Options of the continuation.")
     provider_api_keys: Keys = Field(
         default_factory=dict, description="Keys by provider for the continuation; never stored and never logged."
+    )
+    on_disconnect: Literal["continue", "cancel"] = Field(
+        default="continue",
+        description="What becomes of the operation when the client goes away before its response has ended.",
     )
     partial: bool = Field(
         default=False,

@@ -78,6 +78,10 @@ class TurnBody(OwnedInput):
     provider_api_keys: Keys = Field(
         default_factory=dict, description="Keys by provider for this turn; never stored and never logged."
     )
+    on_disconnect: Literal["continue", "cancel"] = Field(
+        default="continue",
+        description="What becomes of the operation when the client goes away before its response has ended.",
+    )
     on_pause: Literal["end", "reject"] = Field(
         default="end", description="What to do when the conversation waits for tool results: end that, or refuse."
     )

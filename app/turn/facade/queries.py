@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.errors import AlreadyExistsError, ConversationBusyError, MalformedError, NotFoundError
+from app.domain.errors import AlreadyExistsError, MalformedError, NotFoundError
 from app.domain.ids import conversation_of, fresh, row_key
 from app.domain.jsontext import dumps, loads
 from app.domain.messages import Message
@@ -145,15 +145,14 @@ class Queries:
                 await conversations.change(connection, record.id, changes)
             return _conversation_view(await self._conversation(connection, caller, conversation_id))
 
-    async def erase_conversation(self, caller: Caller, conversation_id: str) -> None:
-        """Delete a conversation with all that belongs to it; ConversationBusyError while an operation runs."""
+    async def erase_conversation(self, caller: Caller, conversation_id: str) -> list[str]:
+        """Delete a conversation with all that belongs to it, also while an operation runs; gives its streams."""
         async with self._database.transaction() as connection:
             record = await self._conversation(connection, caller, conversation_id)
-            state = await claims.lock(connection, record.id)
-            if state is not None and state[1] is not None:
-                message = f"The stream {record.running_stream} is still running; delete the conversation after its end."
-                raise ConversationBusyError(message, stream_id=record.running_stream)
+            await claims.lock(connection, record.id)
+            names = await streams.names(connection, record.id)
             await conversations.erase(connection, record.id)
+        return names
 
     async def message_page(
         self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool

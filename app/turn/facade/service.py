@@ -5,13 +5,14 @@ the runtime; whoever started it may go, and the turn goes on.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from app.domain.errors import (
     ClosedStreamError,
     ConversationBusyError,
+    GoneError,
     InvalidStateError,
     MalformedError,
     UnavailableError,
@@ -75,6 +76,7 @@ class AgentRuntime:
 
     async def stop(self) -> None:
         """Give everything back; operations that still run are handed over."""
+        await self.drain()
         await self._lifecycle.stop()
 
     async def readiness(self) -> dict[str, bool]:
@@ -83,10 +85,17 @@ class AgentRuntime:
 
     # Operations -------------------------------------------------------------------------------------------------
 
-    async def start_turn(self, turn: TurnInput) -> Started:
+    async def drain(self) -> None:
+        """Take nothing new, let what runs end within the grace, hand over the rest, and send the readers elsewhere."""
+        self._tail.hint()
+        await self._lifecycle.drain()
+        self._tail.cut()
+
+    async def start_turn(self, turn: TurnInput, on_wait: Callable[[], None] | None = None) -> Started:
         """Accept a turn; the default persona answers when the turn names none (R9, R10).
 
-        Whoever stops waiting for a turn that waits for its conversation takes it out of the queue.
+        `on_wait` is called when the turn begins to wait for its conversation. Whoever stops waiting for such a turn
+        takes it out of the queue.
         """
         persona_id = turn.persona_id or self._services.personas.default_id
         turn = replace(turn, caller=self._admit(turn.caller), persona_id=persona_id)
@@ -103,6 +112,8 @@ class AgentRuntime:
         if replayed is not None:
             return replayed
         operation = self._operation(OperationKind.TURN, identity)
+        if on_wait is not None:
+            operation.on_wait = on_wait
         longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
         return await self._launch(Publisher(operation, timeout=longest), operation, run_turn(operation, turn))
 
@@ -152,6 +163,10 @@ class AgentRuntime:
             ):
                 return "cancelled"
         return "already_ended"
+
+    def cancel_operation(self, started: Started) -> None:
+        """End the operation soon, if it still runs in this process; a pause that it has come to stays."""
+        self._services.cancels.stop(started.fence)
 
     async def go_on_expired(self, pause: PauseRecord) -> None:
         """Go on with a turn whose pause ran out: its calls are answered as not run."""
@@ -267,7 +282,12 @@ class AgentRuntime:
     ) -> AsyncIterator[bytes] | None:
         """Give a stream's frames after a cursor; None when nothing follows and nothing will."""
         record = await self._queries.stream(self._admit(caller), stream_id)
-        return self._tail.open(record, after, follow=follow)
+        frames = self._tail.open(record, after, follow=follow)
+        if frames is not None and record.expired:
+            view = await self._queries.stream_view(self._admit(caller), stream_id)
+            message = "The stream's events are past their retention; its state is all that is left."
+            raise GoneError(message, stream={**asdict(view), "status": view.status.value})
+        return frames
 
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""
@@ -325,7 +345,11 @@ class AgentRuntime:
 
     async def delete_conversation(self, caller: Caller, conversation_id: str) -> None:
         """Erase a conversation with all that belongs to it."""
-        await self._queries.erase_conversation(self._admit(caller), conversation_id)
+        for stream_id in await self._queries.erase_conversation(self._admit(caller), conversation_id):
+            ring = self._services.rings.find(stream_id)
+            if ring is not None:
+                ring.lose()
+            self._services.wakeups.wake([stream_id])
 
     async def list_messages(
         self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool

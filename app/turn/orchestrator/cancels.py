@@ -51,7 +51,11 @@ class Cancels:
 
     def ask(self, running: Running) -> None:
         """Cancel the operation now, if it is one of this process."""
-        cancel = self._by_fence.get(running.fence)
+        self.stop(running.fence)
+
+    def stop(self, fence: int) -> None:
+        """Cancel the operation that holds the fence in this process, if one does."""
+        cancel = self._by_fence.get(fence)
         if cancel is not None:
             cancel()
 
@@ -66,10 +70,14 @@ class Cancels:
                     self._log.exception("cancels.look_failed")
 
     async def look(self) -> None:
-        """Read the intents for this process's operations once."""
-        if not self._by_fence:
+        """Read once which of this process's operations are to end, and which it no longer holds: they end too."""
+        known = set(self._by_fence)
+        if not known:
             return
         async with self._database.transaction() as connection:
             found = await claims.to_cancel(connection, self._replica())
+            held = await claims.held_by(connection, self._replica())
         for running in found:
             self.ask(running)
+        for fence in known - held:
+            self.stop(fence)

@@ -49,6 +49,7 @@ async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRe
         return
     place = await _enqueue(operation, on_busy, entry)
     operation.waits = True
+    operation.on_wait()
     try:
         await _wait(operation, place, attempt)
     finally:
