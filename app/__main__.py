@@ -104,7 +104,7 @@ def openapi(
 
 @cli.command()
 def doctor(
-    models: Annotated[list[str] | None, typer.Argument(help="Models to ask, as provider:model; else all set up.")] = None,
+    models: Annotated[list[str] | None, typer.Argument(help="As provider:model; all that are set up if none.")] = None,
 ) -> None:
     """Ask each model that is set up one short question, and tell which of them answer. It costs a few tokens."""
     settings = _settings()

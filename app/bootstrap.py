@@ -3,18 +3,20 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
 
+from app.conversation.tokenizer import FileTokenizer
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import SystemClock
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
+from app.providers.doctor import Finding, examine, examine_embedding
 from app.providers.gateway import Gateway
-from app.providers.http import HttpPolicy
-from app.providers.registry import ProviderRegistry, ProvidersPolicy, build_registry
+from app.providers.registry import ProviderRegistry, build_registry
+from app.providers.setup import ModelSetup, set_up
 from app.settings import Settings
 from app.store.database import Database
 from app.store.embedded import EmbeddedPostgres
@@ -102,7 +104,8 @@ def build(
     pooled = settings.database_pooler == "transaction"
     database = Database(url, pool_size=settings.database_pool_size, pooled=pooled)
     rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
-    gateway = Gateway(providers or build_registry(_providers_policy(settings)))
+    models = set_up(settings.models)
+    gateway = Gateway(providers or build_registry(models.providers), models.gateway)
     tools = ToolExecutor(ToolRegistry([CurrentTime(clock)]), timeout=settings.tool_timeout_seconds)
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
@@ -118,15 +121,34 @@ def build(
         personas=Personas(personas, default_id=settings.default_persona_id),
         gmis=gmis or GmiManager(gateway, tools),
         tools=tools,
-        counters=TokenCounters(),
+        counters=TokenCounters({model: FileTokenizer(path) for model, path in models.tokenizers.items()}),
         plain_text=PlainText(),
-        policy=_turn_policy(settings),
+        policy=_turn_policy(settings, models),
     )
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)
     heartbeat = settings.heartbeat_seconds
     tail = Tail(database, rings, wakeups, heartbeat=heartbeat, may_send=lambda: lease.is_fresh)
     lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds)
     return AgentRuntime(services, tail, lifecycle, _tenants(settings))
+
+
+async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[Finding]:
+    """Ask each model once: those that are named, else all that settings, file and personas name."""
+    models = set_up(settings.models)
+    registry = build_registry(models.providers)
+    roles, asked = models.roles, tuple(named)
+    if not asked:
+        personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS).values()
+        own = (persona.model for persona in personas if persona.model is not None)
+        asked = (roles.chat, roles.utility, *models.gateway.fallbacks, *registry.described, *own)
+    try:
+        once = [model_id for model_id in dict.fromkeys(asked) if model_id != roles.embedding]
+        found = await examine(registry, once)
+        if roles.embedding is not None and (not named or roles.embedding in named):
+            found.append(await examine_embedding(registry, roles.embedding))
+    finally:
+        await registry.aclose()
+    return found
 
 
 def _bus(settings: Settings, url: str, database: Database) -> Bus:
@@ -136,12 +158,13 @@ def _bus(settings: Settings, url: str, database: Database) -> Bus:
     return ListenBus(direct.get_secret_value() if direct is not None else url)
 
 
-def _turn_policy(settings: Settings) -> TurnPolicy:
+def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
     return TurnPolicy(
-        default_model=settings.chosen_model,
+        default_model=models.roles.chat,
+        utility_model=models.roles.utility,
         max_tool_iterations=settings.max_tool_call_iterations,
         turn_timeout=settings.turn_timeout_seconds,
-        history=_history_policy(settings),
+        history=_history_policy(settings, models),
         persistence=settings.enable_conversational_persistence,
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
@@ -156,7 +179,7 @@ def _tenants(settings: Settings) -> Tenants:
     )
 
 
-def _history_policy(settings: Settings) -> HistoryPolicy:
+def _history_policy(settings: Settings, models: ModelSetup) -> HistoryPolicy:
     return HistoryPolicy(
         limit=settings.max_history_length_messages,
         head=settings.messages_to_keep_verbatim_head,
@@ -164,15 +187,6 @@ def _history_policy(settings: Settings) -> HistoryPolicy:
         chunk=settings.summarization_chunk_size,
         summarize_at_limit=settings.enable_automatic_summarization,
         summary=settings.rolling_summary_compaction.policy(),
-        context_windows=settings.context_windows,
+        context_windows={**models.windows, **settings.context_windows},
         default_window=settings.default_context_window,
-    )
-
-
-def _providers_policy(settings: Settings) -> ProvidersPolicy:
-    key = settings.openai_api_key
-    return ProvidersPolicy(
-        openai_api_key=key.get_secret_value() if key is not None else None,
-        openai_base_url=settings.openai_base_url,
-        http=HttpPolicy(transport=settings.http_transport),
     )

@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveInt,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -26,11 +27,13 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfig
 from pydantic_settings import SettingsError as SourceError
 
 from app.domain.policy import Compaction, SummaryPolicy
+from app.providers.setup import ModelSettings
 
 PREFIX: Final = "FERMATA_"
 ENV_FILE: Final = ".env"
 
 Seconds = Annotated[float, Field(gt=0)]
+ModelId = Annotated[str, Field(pattern="^[^:\\s]+:\\S+$")]
 
 
 class ApiKeySetting(BaseModel):
@@ -150,10 +153,18 @@ class Settings(BaseSettings):
         default=None, description="Migrate at start; when not set, only the embedded Postgres is migrated."
     )
 
-    default_model: str | None = Field(
+    default_model: ModelId | None = Field(
         default=None,
-        pattern="^[^:\\s]+:\\S+$",
         description="`provider:model` for personas that name none; when not set, it follows from the keys there are.",
+    )
+    utility_model: ModelId | None = Field(
+        default=None, description="`provider:model` for small work, such as summaries; else the default model."
+    )
+    embedding_model: ModelId | None = Field(
+        default=None, description="`provider:model` that embeds texts; without one, nothing is embedded."
+    )
+    providers_file: Path | None = Field(
+        default=None, description="YAML file of providers: addresses, keys by variable, prices, fallbacks, roles."
     )
     openai_api_key: SecretStr | None = Field(
         default=None, validation_alias="OPENAI_API_KEY", description="Key for the provider `openai`."
@@ -252,6 +263,8 @@ class Settings(BaseSettings):
         default="auto", description="`auto` is JSON unless standard output is a terminal."
     )
 
+    _environment: Mapping[str, str] = PrivateAttr(default_factory=dict)
+
     @field_validator("api_keys")
     @classmethod
     def _keys_differ(cls, keys: list[ApiKeySetting]) -> list[ApiKeySetting]:
@@ -286,12 +299,25 @@ class Settings(BaseSettings):
             raise ValueError(message)
         return self
 
+    def beside(self, variables: Mapping[str, str | None]) -> "Settings":
+        """Keep the variables that stand beside our own: keys of providers by their usual names, and proxies."""
+        self._environment = {name: value for name, value in variables.items() if value}
+        return self
+
     @property
-    def chosen_model(self) -> str:
-        """The model of personas that name none: as set, else by the first key there is, else the script."""
-        if self.default_model is not None:
-            return self.default_model
-        return "openai:gpt-4o-mini" if self.openai_api_key is not None else "scripted:demo"
+    def models(self) -> ModelSettings:
+        """The part that is about models, with the keys of all providers and the proxies of the environment."""
+        keys = {"OPENAI_API_KEY": self.openai_api_key, "ANTHROPIC_API_KEY": self.anthropic_api_key}
+        own = {name: key.get_secret_value() for name, key in keys.items() if key is not None}
+        return ModelSettings(
+            file=self.providers_file,
+            environment={**self._environment, **own},
+            openai_base_url=self.openai_base_url,
+            transport=self.http_transport,
+            chat=self.default_model,
+            utility=self.utility_model,
+            embedding=self.embedding_model,
+        )
 
 
 class SettingsError(Exception):
@@ -309,7 +335,7 @@ def load_settings() -> Settings:
     in_file = DotEnvSettingsSource(Settings, env_file=ENV_FILE, case_sensitive=True).env_vars
     faults += _unknown(in_file, ENV_FILE)
     try:
-        settings = Settings()
+        settings = Settings().beside({**in_file, **os.environ})
     except ValidationError as error:
         faults += [_sentence(fault["loc"], fault["msg"]) for fault in error.errors(include_input=False)]
     except SourceError as error:

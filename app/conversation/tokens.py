@@ -43,16 +43,16 @@ class Estimate:
 
 
 class TokenCounters:
-    """The counters there are, by model."""
+    """The counters there are, by model: its own tokenizer where one was given, else the estimate."""
 
-    def __init__(self) -> None:
-        """Start with the estimate, which serves every model that nothing better is known for."""
+    def __init__(self, own: Mapping[str, TokenCounter] | None = None) -> None:
+        """`own` are the tokenizers of models, by `provider:model`."""
+        self._own = dict(own or {})
         self._estimate = Estimate()
 
     def of(self, model_id: str) -> TokenCounter:
         """Give the counter of `provider:model`."""
-        del model_id
-        return self._estimate
+        return self._own.get(model_id, self._estimate)
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:

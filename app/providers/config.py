@@ -12,6 +12,8 @@ YAML, read once at start; it holds no secret itself. Example:
         api_key_env: HOUSE_KEY
         headers: {x-team: "${TEAM}"}
         quirks: {include_usage: false}
+        max_concurrent: 8
+    limits: {attempts: 3, first_event_seconds: 120, idle_seconds: 60}
     roles: {chat: "openai:gpt-5", utility: "house:small", embedding: "openai:text-embedding-3-small"}
     fallbacks: ["house:big"]
 """
@@ -71,6 +73,7 @@ class ProviderPart(_Part):
     headers: dict[str, str] = Field(default_factory=dict)
     preset: str | None = None
     quirks: dict[str, Any] = Field(default_factory=dict)
+    max_concurrent: int | None = Field(default=None, ge=1)
     models: dict[str, ModelPart] = Field(default_factory=dict)
 
 
@@ -82,10 +85,22 @@ class RolesPart(_Part):
     embedding: ModelId | None = None
 
 
+class LimitsPart(_Part):
+    """What bounds the requests to all providers. A request's attempts share `total_seconds`."""
+
+    attempts: int = Field(default=3, ge=1, le=10)
+    connect_seconds: float = Field(default=10, gt=0)
+    first_event_seconds: float = Field(default=120, gt=0)
+    idle_seconds: float = Field(default=60, gt=0)
+    total_seconds: float = Field(default=600, gt=0)
+    max_concurrent: int = Field(default=200, ge=1)
+
+
 class ProvidersFile(_Part):
     """The whole file."""
 
     providers: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")], ProviderPart] = Field(default_factory=dict)
+    limits: LimitsPart = LimitsPart()
     roles: RolesPart = RolesPart()
     fallbacks: tuple[ModelId, ...] = ()
 

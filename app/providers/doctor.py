@@ -38,6 +38,38 @@ async def examine(
     return [check.result() for check in checks]
 
 
+async def examine_embedding(registry: ProviderRegistry, model_id: str, patience: float = PATIENCE_SECONDS) -> Finding:
+    """Check a model that embeds texts, with one short text."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    try:
+        client, model = registry.embeddings(model_id)
+        async with asyncio.timeout(patience):
+            embedded = await client.embed(model, [_QUESTION])
+    except (ProviderError, ProviderUnavailableError) as error:
+        return Finding(model_id, well=False, sentence=error.message, seconds=loop.time() - begun)
+    except TimeoutError:
+        return Finding(model_id, well=False, sentence=f"It did not answer within {patience:g} seconds.")
+    sentence = f"It embeds, {len(embedded.vectors[0])} numbers a text."
+    return Finding(model_id, well=True, sentence=sentence, seconds=loop.time() - begun, usage=embedded.usage)
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """Give the findings as plain lines under headings, for a terminal."""
+    rows = [("MODEL", "", "FIRST", "WHOLE", "TOKENS", "")]
+    for finding in findings:
+        tokens = str(finding.usage.total_tokens) if finding.usage is not None else "-"
+        times = (_seconds(finding.first_text_seconds), _seconds(finding.seconds))
+        rows.append((finding.model_id, "ok" if finding.well else "FAILED", *times, tokens, finding.sentence))
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    lines = ("  ".join((*map(str.ljust, row, widths), row[-1])).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
 async def _examine(registry: ProviderRegistry, model_id: str, patience: float) -> Finding:
     loop = asyncio.get_running_loop()
     begun = loop.time()

@@ -37,6 +37,9 @@ class GatewayPolicy:
     total_seconds: float = 600.0
     admitted: int = 200
     admission_seconds: float = 10.0
+    admitted_by: Mapping[str, int] = field(default_factory=dict)
+    """Places of providers that have a limit of their own."""
+
     fallbacks: tuple[str, ...] = ()
     stays: frozenset[str] = frozenset({"invalid_request", "context_length"})
     """Reasons that no other model is asked for: it would refuse as well, or answer something else."""
@@ -89,7 +92,7 @@ class Gateway:
         self._policy = policy or GatewayPolicy()
         self._now = now or (lambda: asyncio.get_running_loop().time())
         self._health = Health(self._now, self._policy.health)
-        self._admission = Admission(self._policy.admitted, self._policy.admission_seconds)
+        self._admission = Admission(self._policy.admitted, self._policy.admission_seconds, self._policy.admitted_by)
         self._on_attempt = on_attempt
         self._sleep = sleep
         self._chance = chance

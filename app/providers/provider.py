@@ -8,7 +8,9 @@ from typing import Final
 from app.domain.errors import ProviderError
 from app.providers.base import ModelRequest, ProviderEvent, UsageReport
 from app.providers.dialect import Decoder, Dialect
+from app.providers.embeddings import EmbeddingClient
 from app.providers.http import HttpCall, ModelHttp
+from app.providers.moderation import ModerationClient
 from app.providers.reasoning import only_own
 
 _REFUSALS: Final = frozenset({400, 422})
@@ -80,6 +82,19 @@ class HttpProvider:
         if self._key_header is None or key is None:
             return self._dialect.headers(key)
         return {**self._dialect.headers(None), self._key_header: key}
+
+    def embeddings(self) -> EmbeddingClient:
+        """Give what embeds texts at the same address; servers of every dialect but Chat Completions may not have it."""
+        return EmbeddingClient(self.name, self._base_url, self._api_key, self._http, headers=self._own_headers())
+
+    def moderation(self) -> ModerationClient:
+        """Give what judges texts at the same address."""
+        return ModerationClient(self.name, self._base_url, self._api_key, self._http, headers=self._own_headers())
+
+    def _own_headers(self) -> dict[str, str]:
+        if self._key_header is None or self._api_key is None:
+            return self._headers
+        return {**self._headers, self._key_header: self._api_key}
 
     async def aclose(self) -> None:
         """See `Provider.aclose`; the connections belong to the HTTP module and are closed with it."""

@@ -15,8 +15,10 @@ from app.providers.dialects.anthropic import AnthropicDialect
 from app.providers.dialects.chat import ChatDialect
 from app.providers.dialects.gemini import GeminiDialect
 from app.providers.dialects.responses import ResponsesDialect
+from app.providers.embeddings import EmbeddingClient
 from app.providers.facts import ModelFacts
 from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.moderation import ModerationClient
 from app.providers.provider import HttpProvider
 
 SCRIPTED_MODEL: Final = f"scripted:{DEMO_MODEL}"
@@ -80,6 +82,26 @@ class ProviderRegistry:
             known = ", ".join(sorted(self.names))
             message = f"There is no model provider {name!r}; the ones that are set up: {known}."
             raise ProviderUnavailableError(message, provider=name)
+        return provider, model
+
+    def embeddings(self, model_id: str) -> tuple[EmbeddingClient, str]:
+        """Give what embeds texts with `provider:model`, and the model's name for it.
+
+        Raises `ProviderUnavailableError` as `resolve` does, and for a provider that is no server.
+        """
+        provider, model = self._over_http(model_id, "embed texts")
+        return provider.embeddings(), model
+
+    def moderation(self, model_id: str) -> tuple[ModerationClient, str]:
+        """Give what judges texts with `provider:model`, and the model's name for it; raises as `embeddings` does."""
+        provider, model = self._over_http(model_id, "judge texts")
+        return provider.moderation(), model
+
+    def _over_http(self, model_id: str, deed: str) -> tuple[HttpProvider, str]:
+        provider, model = self.resolve(model_id)
+        if not isinstance(provider, HttpProvider):
+            message = f"The model provider {provider.name} is no server and can't {deed}."
+            raise ProviderUnavailableError(message, provider=provider.name)
         return provider, model
 
     def facts(self, model_id: str) -> ModelFacts:

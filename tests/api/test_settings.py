@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from app.providers.setup import set_up
 from app.settings import Settings, SettingsError, is_loopback, load_settings, variable_names
 from tests.api.serving import given
 
@@ -31,7 +32,7 @@ def test_the_defaults_are_usable_as_they_are() -> None:
 
     assert settings.host == "127.0.0.1"
     assert settings.port == 8000
-    assert settings.chosen_model == "scripted:demo"
+    assert set_up(settings.models).roles.chat == "scripted:demo"
 
 
 def test_each_setting_is_documented() -> None:
@@ -64,7 +65,7 @@ def test_the_env_file_is_read(tmp_path: Path) -> None:
     settings = load_settings()
 
     assert settings.port == 9123
-    assert settings.chosen_model == "openai:gpt-4o-mini"
+    assert set_up(settings.models).roles.chat == "openai:gpt-4o-mini"
 
 
 def test_all_faults_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
