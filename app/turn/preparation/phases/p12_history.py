@@ -1,5 +1,6 @@
 """Phase 12: the messages that the model is told, and what preparation decided, on the stream (R254, R333 to R335)."""
 
+import asyncio
 from typing import Any
 
 import structlog
@@ -27,6 +28,9 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
         async with services.database.transaction() as connection:
             entries = await read(connection, draft.turn.conversation, draft.summary, policy)
         kept = arranged(entries, draft.summary, policy)
+    if room.counter.exact:
+        # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.
+        await asyncio.to_thread(messages_tokens, kept, room.counter)
     told = fitted(kept, budget=room.budget, head=policy.head, counter=room.counter)
     room.check(told.messages, "The turn")
     if told.repairs:
