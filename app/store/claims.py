@@ -73,10 +73,8 @@ def _taking_or_making() -> Executable:
     place = cast(bindparam("place"), BigInteger)
     waiting = inbound_messages.c
     # Named as text: behind ON CONFLICT, "conversations" is the row in question and not one more table to look in.
-    this_row = literal_column("conversations.id")
-    earlier = exists().where(
-        waiting.conversation == this_row, live_waiter(), or_(place.is_(None), waiting.place < place)
-    )
+    same = waiting.conversation == literal_column("conversations.id", Uuid)
+    earlier = exists().where(same, live_waiter(), or_(place.is_(None), waiting.place < place))
     made = {
         "id": bindparam("of", type_=Uuid),
         "organization_id": bindparam("organization", type_=Text),

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, Select, func, insert, literal, select, tuple_, update
+from sqlalchemy import Row, Select, bindparam, func, insert, literal, select, tuple_, update
 
 from app.domain.messages import ToolCall
 from app.domain.pause import PauseEvent, PauseState, advance
@@ -104,10 +104,14 @@ def _pauses(conversation: UUID) -> Select[Any]:
     return select(*_COLUMNS).where(_row.conversation == conversation)
 
 
+_HELD: Final = select(*_COLUMNS).where(_row.conversation == bindparam("of"), _row.state == PauseState.HELD.value)
+_HELD_LOCKED: Final = _HELD.with_for_update()
+
+
 async def held(connection: Connection, conversation: UUID, *, for_update: bool = False) -> PauseRecord | None:
     """Give the pause that the conversation holds."""
-    query = _pauses(conversation).where(_row.state == PauseState.HELD.value)
-    found = (await connection.execute(query.with_for_update() if for_update else query)).first()
+    statement = _HELD_LOCKED if for_update else _HELD
+    found = (await connection.execute(statement, {"of": conversation})).first()
     return _record(found) if found is not None else None
 
 

@@ -2,10 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, case, func, insert, select, update
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Text,
+    Update,
+    bindparam,
+    case,
+    cast,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
@@ -94,10 +109,20 @@ async def names(connection: Connection, conversation: UUID) -> list[str]:
     return list(await connection.scalars(select(streams.c.stream_id).where(streams.c.conversation == conversation)))
 
 
+_OPEN: Final = insert(streams)
+
+
 async def open_stream(
-    connection: Connection, conversation: UUID, stream_id: str, *, turn_id: str, persona_id: str, fence: int
+    connection: Connection,
+    conversation: UUID,
+    stream_id: str,
+    *,
+    turn_id: str,
+    persona_id: str,
+    fence: int,
+    ephemeral: bool = False,
 ) -> None:
-    """Store a new stream on which an operation runs."""
+    """Store a new stream on which an operation runs; of an ephemeral one nothing but its end is kept."""
     values = {
         "conversation": conversation,
         "stream_id": stream_id,
@@ -106,8 +131,9 @@ async def open_stream(
         "status": StreamStatus.RUNNING.value,
         "fence": fence,
         "fences": [fence],
+        "ephemeral": ephemeral,
     }
-    await connection.execute(insert(streams).values(**values))
+    await connection.execute(_OPEN, values)
 
 
 async def run_again(connection: Connection, conversation: UUID, stream_id: str, fence: int) -> None:
@@ -142,19 +168,48 @@ class StreamEnd:
 
 async def end_operation(connection: Connection, conversation: UUID, stream_id: str, end: StreamEnd) -> None:
     """Write an operation's end on its stream. What is None leaves the column as it is, the pause excepted."""
-    row = streams.c
-    where = (row.conversation == conversation, row.stream_id == stream_id)
-    ends = await connection.scalar(select(row.ends).where(*where)) or []
-    changes: dict[str, Any] = {
-        "status": end.status.value,
-        "fence": end.fence,
-        "fences": _with(end.fence),
-        "pause_id": end.pause_id,
-        "ends": [*ends, {"fence": end.fence, "last": end.last, "status": end.status.value}],
+    ended = {"fence": end.fence, "last": end.last, "status": end.status.value}
+    given = {
+        "of": conversation,
+        "this": stream_id,
+        "under": end.fence,
+        "how": end.status.value,
+        "why": end.close_reason,
+        "pause": end.pause_id,
+        "end": [ended],
+        "used": end.usage,
+        "said": end.final_response,
+        "failed": end.error,
+        "further": end.continued_on,
+        "over": end.status.closed,
     }
-    for name in ("close_reason", "usage", "final_response", "error", "continued_on"):
-        if getattr(end, name) is not None:
-            changes[name] = getattr(end, name)
-    if end.status.closed:
-        changes["ended_at"] = func.now()
-    await connection.execute(update(streams).where(*where).values(**changes))
+    await connection.execute(_END, given)
+
+
+def _ending() -> Update:
+    """Make the statement that writes an operation's end."""
+    row, fence = streams.c, bindparam("under", type_=BigInteger)
+    ends = cast(cast(row.ends, JSONB).op("||")(cast(bindparam("end", type_=JSON), JSONB)), JSON)
+    known = func.array_position(row.fences, fence).is_not(None)
+    fences = case((known, row.fences), else_=func.array_append(row.fences, fence))
+    json = JSON(none_as_null=True)
+    return (
+        update(streams)
+        .where(row.conversation == bindparam("of"), row.stream_id == bindparam("this"))
+        .values(
+            status=bindparam("how"),
+            fence=fence,
+            fences=fences,
+            pause_id=bindparam("pause"),
+            ends=ends,
+            close_reason=func.coalesce(bindparam("why", type_=Text), row.close_reason),
+            usage=func.coalesce(bindparam("used", type_=json), row.usage),
+            final_response=func.coalesce(bindparam("said", type_=json), row.final_response),
+            error=func.coalesce(bindparam("failed", type_=json), row.error),
+            continued_on=func.coalesce(bindparam("further", type_=Text), row.continued_on),
+            ended_at=case((bindparam("over", type_=Boolean), func.now()), else_=row.ended_at),
+        )
+    )
+
+
+_END: Final = _ending()
