@@ -27,9 +27,11 @@ class TokenCounter(Protocol):
 
 
 class Estimate:
-    """About four characters of ASCII a token, and about one token for a character of a larger alphabet.
+    """A quarter of a token for a character, more for digits and for letters of larger alphabets.
 
-    Real tokenizers need fewer for prose; dense JSON and rare scripts come close to it or a little above.
+    Against a tokenizer of 200,000 entries it is within a tenth for English, code and JSON, up to half too high for
+    German, Chinese and Japanese, two to three times too high for Cyrillic, Arabic and Devanagari (for which older
+    tokenizers need as many), and up to a third too low for text that is nothing but hashes.
     """
 
     exact = False
@@ -39,7 +41,8 @@ class Estimate:
         if not text:
             return 0
         beyond = 0 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) - len(text)
-        return (5 * len(text) + 8 * beyond) // 20 + 1
+        digits = sum(map(text.count, "0123456789"))
+        return (5 * len(text) + 6 * beyond + 4 * digits) // 20 + 1
 
 
 class TokenCounters:

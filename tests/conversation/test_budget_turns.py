@@ -102,11 +102,12 @@ def test_what_is_kept_for_the_answer_follows_the_options_and_never_takes_all() -
     assert [reserve_of(128_000, 500), reserve_of(8_000, 100_000)] == [500, 4_000]
 
 
-def test_an_estimate_counts_letters_of_larger_alphabets_as_about_a_token_each() -> None:
+def test_an_estimate_counts_letters_of_larger_alphabets_and_digits_higher() -> None:
     counter = Estimate()
     assert counter.text("") == 0
     assert 20 <= counter.text("The quick brown fox jumps over the lazy dog, twice, and then once more again.") <= 22
-    assert 30 <= counter.text("日本語" * 10) <= 34
+    assert 24 <= counter.text("日本語" * 10) <= 28
+    assert 40 <= counter.text("0123456789" * 10) <= 50
     assert counter.exact is False
 
 
