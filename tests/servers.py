@@ -24,9 +24,10 @@ CUT = (httpx.RemoteProtocolError, httpx.ReadError)
 
 
 class Server:
-    """A process that serves; `client` calls it and `log` holds what it has written."""
+    """A process that serves on a database; `client` calls it and `log` holds what it has written."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, database: str | None) -> None:
+        self.database = database or ""
         self._process = process
         self._log = log
         self.root = ""
@@ -101,8 +102,9 @@ class Server:
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, **request: Any) -> AsyncIterator["LiveStream"]:
-        """Open a stream to be read frame by frame; leaving closes the socket."""
-        async with self.client.stream(method, path, **request) as response:
+        """Open a stream to be read frame by frame; leaving closes the socket. Its reader bounds its waits itself."""
+        patient = httpx.Timeout(2 * PATIENCE, read=None)
+        async with self.client.stream(method, path, timeout=patient, **request) as response:
             yield LiveStream(response)
 
 
@@ -172,7 +174,7 @@ class Servers:
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
             )
-        server = Server(process, log)
+        server = Server(process, log, database)
         self._started.append(server)
         await server.until_listening()
         return server

@@ -1,0 +1,45 @@
+"""Two servers that many tests share, with the model that both talk to: for tests that end neither of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.databases import Databases
+from tests.mock_model import ModelServer
+from tests.servers import Server, Servers
+
+
+@pytest.fixture(scope="session")
+async def shared_mock() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def shared_pair(
+    databases: Databases, shared_mock: ModelServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Server, Server]]:
+    servers = Servers(tmp_path_factory.mktemp("pair"))
+    async with databases.fresh() as url:
+        try:
+            first, second = await asyncio.gather(*(servers.start(url, shared_mock.base_url) for _ in range(2)))
+            yield first, second
+        finally:
+            await servers.end()
+
+
+@pytest.fixture
+async def model(shared_mock: ModelServer) -> AsyncIterator[ModelServer]:
+    """The model of the pair, with nothing scripted and nothing recorded. Whatever it is asked must be valid."""
+    shared_mock.seen.scripts.clear()
+    shared_mock.seen.requests.clear()
+    shared_mock.seen.closed.clear()
+    yield shared_mock
+    assert [request["violations"] for request in shared_mock.seen.requests if request["violations"]] == []
+
+
+@pytest.fixture
+def pair(shared_pair: tuple[Server, Server], model: ModelServer) -> tuple[Server, Server]:
+    """Two servers on one database. Other tests use them too: a conversation needs a name of its own."""
+    return shared_pair
