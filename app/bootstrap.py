@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -128,7 +129,12 @@ def build(
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)
     heartbeat = settings.heartbeat_seconds
     tail = Tail(database, rings, wakeups, heartbeat=heartbeat, may_send=lambda: lease.is_fresh)
-    lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds)
+    lifecycle = Lifecycle(
+        services,
+        takeover,
+        drain_grace=settings.drain_grace_seconds,
+        keep=timedelta(hours=settings.event_retention_hours),
+    )
     return AgentRuntime(services, tail, lifecycle, _tenants(settings))
 
 

@@ -1,12 +1,14 @@
 """The runtime's life: what runs beside the operations, how it begins, and how it ends."""
 
 from collections.abc import Coroutine
+from datetime import timedelta
 from typing import Any, Final
 
 import structlog
 
 from app.domain.errors import UnavailableError
 from app.store.database import is_lost
+from app.turn.facade.retention import Retention
 from app.turn.facade.revival import Revival
 from app.turn.facade.tasks import Tasks
 from app.turn.orchestrator.services import Services
@@ -18,11 +20,12 @@ RETRY_AFTER: Final = 5
 class Lifecycle:
     """Starts and stops the lease, the log writer, the takeover and all operations."""
 
-    def __init__(self, services: Services, takeover: Takeover, *, drain_grace: float) -> None:
-        """`drain_grace` is how many seconds running operations get at the end."""
+    def __init__(self, services: Services, takeover: Takeover, *, drain_grace: float, keep: timedelta) -> None:
+        """`drain_grace` is how many seconds running operations get at the end; `keep` is how long events stay."""
         self._services = services
         self._takeover = takeover
         self._drain_grace = drain_grace
+        self._keep = keep
         self._beside = Tasks()
         self._open = self._drained = False
         self._log = structlog.get_logger(__name__)
@@ -37,6 +40,7 @@ class Lifecycle:
         revival = Revival(self._services, self.tasks)
         self._sweeping = self._beside.start(self._takeover.run(revival.start), "takeover")
         self._beside.start(self._services.cancels.run(), "cancels")
+        self._beside.start(Retention(self._services.database, keep=self._keep).run(), "retention")
         self._open = True
 
     def beside(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:

@@ -170,4 +170,5 @@ async def _open_resumed(connection: Connection, operation: Operation, pause: Pau
         turn_id=operation.turn_id,
         persona_id=pause.persona_id,
         fence=fence,
+        ephemeral=not operation.services.policy.persistence,
     )

@@ -69,6 +69,7 @@ async def _open(connection: Connection, operation: Operation, payload: dict[str,
         turn_id=operation.turn_id,
         persona_id=payload["persona_id"],
         fence=fence,
+        ephemeral=not operation.services.policy.persistence,
     )
 
 

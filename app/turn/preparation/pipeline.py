@@ -1,10 +1,12 @@
 """The twelve phases in their order (R246). What fails before phase 8 stores nothing and leaves a held pause alone."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from app.domain.chunks import StreamChunk
+from app.domain.errors import DatabaseError
 from app.domain.messages import Message
 from app.store.messages import NewMessage
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
@@ -41,14 +43,29 @@ PHASES: Final[tuple[Phase, ...]] = (
 )
 
 
+ACCEPTING: Final = PHASES.index(p08_persist_inbound.run)
+RETRY_SECONDS: Final = 0.25
+
+
 async def prepare(draft: TurnDraft, services: PhaseServices, phases: tuple[Phase, ...] = PHASES) -> PreparedTurn:
-    """Run the phases one after another. Raises what a phase raises; an `AppError` carries its own code."""
+    """Run the phases one after another. Raises what a phase raises; an `AppError` carries its own code.
+
+    Once a turn is accepted it goes on: a phase behind that waits for a database that is away.
+    """
     for phase in phases:
-        await phase(draft, services)
+        if phase in PHASES[ACCEPTING + 1 :]:
+            await _patiently(phase, draft, services)
+        else:
+            await phase(draft, services)
     return finished(draft)
 
 
-ACCEPTING: Final = PHASES.index(p08_persist_inbound.run)
+async def _patiently(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:
+    while True:
+        try:
+            return await phase(draft, services)
+        except DatabaseError:
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 async def prepare_again(draft: TurnDraft, services: PhaseServices, stored: Mapping[str, Any]) -> PreparedTurn:

@@ -1,0 +1,142 @@
+"""A stream that runs on one process is followed on another, left and joined anywhere, and never told twice."""
+
+import asyncio
+import random
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live.quick import TOOL, follow, read_until_cut
+from tests.mock_model import ModelServer
+from tests.requirements import requirement
+from tests.servers import Server, Servers
+from tests.sse import Frame, check_order, check_whole, frames_of, only, text_of
+
+
+async def two(servers: Servers, database: str, mock: ModelServer, **settings: str) -> list[Server]:
+    return await asyncio.gather(*(servers.start(database, mock.base_url, **settings) for _ in range(2)))
+
+
+@pytest.mark.parametrize("wakeups", ["pg", "poll"])
+async def test_a_stream_is_followed_on_another_process_while_it_runs_and_gives_the_same_bytes(
+    servers: Servers, database: str, mock: ModelServer, wakeups: str
+) -> None:
+    a, b = await two(servers, database, mock, FERMATA_WAKEUPS=wakeups)
+    mock.script({"steps": [{"text": "first "}, {"wait": 1}, *({"text": f"{n} "} for n in range(20)), {"wait": 1}]})
+    on_b: list[Frame] = []
+    async with a.stream("POST", "/v1/conversations/c/turns", json={"input": "Count"}) as live:
+        stream_id = live.response.headers["x-stream-id"]
+        following = asyncio.create_task(read_until_cut(b, "GET", f"/v1/streams/{stream_id}/events", on_b))
+        first = await live.until("text_delta")
+        # The other process tells of it before the turn has gone on.
+        async with asyncio.timeout(5):
+            while not (on_b and on_b[-1].id == first.id):  # noqa: ASYNC110 - a state of the other reader
+                await asyncio.sleep(0.005)
+        assert len(live.frames) == len(on_b)
+        on_a = await live.rest()
+    assert await following == "end"
+    check_whole(on_a)
+    assert [frame.raw for frame in on_b] == [frame.raw for frame in on_a]
+    assert (await b.get(f"/v1/streams/{stream_id}"))["status"] == "completed"
+
+
+@requirement("R4", "R91", "R92")
+async def test_a_stream_stays_open_over_its_pauses_and_closes_behind_the_last_end(
+    servers: Servers, database: str, mock: ModelServer
+) -> None:
+    a, b = await two(servers, database, mock)
+    call: dict[str, Any] = {"name": "get_weather", "arguments": {"city": "Berlin"}}
+    mock.script({"steps": [{"call": {**call, "id": "call_1"}}]}, {"steps": [{"call": {**call, "id": "call_2"}}]})
+    paused = await a.turn("c", "What is the weather?", tools=[TOOL])
+    assert [frame.event for frame in paused[-2:]] == ["tool_call_request", "end"]
+    assert paused[-2].data["requires_external_tool_result"] is True
+    stream_id = paused[0].data["stream_id"]
+    async with b.stream("GET", f"/v1/streams/{stream_id}/events", params={"follow": "true"}) as live:
+        while (await live.next()).event != "end":
+            pass
+        again = await a.results(stream_id, {"tool_call_id": "call_1", "output": "rain"})
+        assert only(again, "end").data["status"] == "paused"
+        assert only(again, "tool_call_request").data["tool_calls"][0]["id"] == "call_2"
+        await live.until("end")
+        assert (await b.get(f"/v1/streams/{stream_id}"))["status"] == "paused"
+        done = await b.results(stream_id, {"tool_call_id": "call_2", "output": "sun"})
+        followed = await live.rest()
+    check_order(followed)
+    assert [frame.raw for frame in followed] == [frame.raw for frame in (*paused, *again, *done)]
+    gone = await a.client.get(f"/v1/streams/{stream_id}/events", headers={"Last-Event-ID": followed[-1].id})
+    assert gone.status_code == httpx.codes.NO_CONTENT
+
+
+async def test_places_that_the_stream_never_had_are_refused_and_the_header_wins(
+    servers: Servers, database: str, mock: ModelServer
+) -> None:
+    a, b = await two(servers, database, mock)
+    mine, another = await a.turn("mine", "Hello"), await a.turn("another", "Hello")
+    path = f"/v1/streams/{mine[0].data['stream_id']}/events"
+
+    async def ask(server: Server, **headers: str) -> httpx.Response:
+        return await server.client.get(path, headers=headers, params={"after": mine[1].id})
+
+    for server in (a, b):
+        refused = await ask(server, **{"Last-Event-ID": another[0].id})
+        assert (refused.status_code, refused.json()["code"]) == (400, "SYS_PARSING_ERROR")
+        assert (await ask(server, **{"Last-Event-ID": "7"})).status_code == httpx.codes.BAD_REQUEST
+        assert (await ask(server, **{"Last-Event-ID": f"{mine[0].fence}-999999"})).status_code == 204
+        assert [frame.raw for frame in frames_of((await ask(server)).content)] == [frame.raw for frame in mine[2:]]
+        last = await ask(server, **{"Last-Event-ID": mine[4].id})
+        assert [frame.raw for frame in frames_of(last.content)] == [frame.raw for frame in mine[5:]]
+
+
+@pytest.mark.slow
+async def test_two_thousand_events_arrive_once_each_whatever_becomes_of_the_readers_connections(
+    servers: Servers, database: str, mock: ModelServer
+) -> None:
+    a, b = await two(servers, database, mock)
+    pieces: list[dict[str, Any]] = [{"text": f"{n} "} for n in range(2000)]
+    for place in range(len(pieces), 0, -20):
+        pieces.insert(place, {"wait": 0.02})
+    mock.script({"steps": pieces})
+    started = await a.client.post(
+        "/v1/conversations/c/turns", json={"input": "Count"}, headers={"Prefer": "respond-async"}
+    )
+    assert started.status_code == httpx.codes.ACCEPTED
+    stream_id = started.json()["stream_id"]
+
+    async def wander(seed: int) -> list[Frame]:
+        chance = random.Random(seed)  # noqa: S311 - a test's own dice
+        got: list[Frame] = []
+        while not (got and got[-1].event == "end"):
+            server = chance.choice((a, b))
+            place = got[-1].id if got else "0-0"
+            how: dict[str, Any] = chance.choice(({"headers": {"Last-Event-ID": place}}, {"params": {"after": place}}))
+            async with server.stream("GET", f"/v1/streams/{stream_id}/events", **how) as live:
+                for _ in range(chance.randrange(1, 600)):
+                    got.append(await live.next())
+                    if got[-1].event == "end":
+                        break
+        return got
+
+    async with asyncio.timeout(50):
+        readers = await asyncio.gather(*(wander(seed) for seed in range(8)))
+    for got in readers:
+        check_whole(got)
+        assert [frame.raw for frame in got] == [frame.raw for frame in readers[0]]
+    assert text_of(readers[0]) == "".join(f"{n} " for n in range(2000))
+    # After the end, one question is enough to learn of it.
+    for server in (a, b):
+        late: list[Frame] = []
+        await follow(server, stream_id, late)
+        assert [frame.raw for frame in late] == [frame.raw for frame in readers[0]]
+        after = await server.client.get(f"/v1/streams/{stream_id}/events", params={"after": late[-1].id})
+        assert after.status_code == httpx.codes.NO_CONTENT
+
+
+async def test_a_turn_can_be_started_and_left(servers: Servers, database: str, mock: ModelServer) -> None:
+    a, b = await two(servers, database, mock)
+    started = await a.client.post("/v1/turns", json={"input": "Hello"}, headers={"Prefer": "respond-async"})
+    assert started.status_code == httpx.codes.ACCEPTED
+    assert started.headers["preference-applied"] == "respond-async"
+    got: list[Frame] = []
+    await follow(b, started.json()["stream_id"], got)
+    assert text_of(got) == "You said: Hello"
