@@ -118,3 +118,12 @@ async def meanwhile(coroutine: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.
             await task
     finally:
         task.cancel()
+
+
+async def waiting(stage: Stage, conversation: str = CHAT) -> int:
+    """Count the turns that wait for the conversation."""
+    query = (
+        "SELECT count(*) FROM inbound_messages JOIN conversations ON id = conversation"
+        " WHERE status = 'waiting' AND conversation_id = $1"
+    )
+    return int((await rows(stage.database, query, conversation))[0][0])
