@@ -157,5 +157,7 @@ async def newest(connection: Connection, conversation: UUID, *, after: int = 0, 
 
 async def last_summary(connection: Connection, conversation: UUID) -> list[MessageRecord]:
     """Give the newest message that is a summary, if there is one."""
-    query = _sendable(conversation, 0, None).where(_row.role == "summary").order_by(_row.position.desc()).limit(1)
+    # Written into the statement: with a parameter the index of summaries could not be used by a plan that is kept.
+    is_summary = _row.role == bindparam("role", "summary", literal_execute=True)
+    query = _sendable(conversation, 0, None).where(is_summary).order_by(_row.position.desc()).limit(1)
     return [MessageRecord(*row) for row in await connection.execute(query)]

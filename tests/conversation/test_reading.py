@@ -24,6 +24,7 @@ from tests.requirements import requirement
 from tests.stage import ADA, CHAT
 
 LONG = 100_000
+TIMES = 12
 
 
 @st.composite
@@ -81,7 +82,8 @@ async def test_a_turn_on_a_hundred_thousand_messages_reads_few_rows(shared_datab
     await _lengthen(shared_database)
     store = Database(shared_database, pool_size=2)
     async with store.transaction() as connection:
-        found = await read(connection, CONVERSATION, summary, policy)
+        # A server may keep another plan for a statement once it has run some times.
+        reads = [await read(connection, CONVERSATION, summary, policy) for _ in range(TIMES)]
         touched = await connection.scalar(
             text(
                 "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables "
@@ -89,8 +91,8 @@ async def test_a_turn_on_a_hundred_thousand_messages_reads_few_rows(shared_datab
             )
         )
     await store.close()
-    assert len(found) <= policy.limit + policy.head + 5
-    assert touched <= 2 * policy.limit
+    assert len(reads[0]) <= policy.limit + policy.head + 5
+    assert touched <= TIMES * 2 * policy.limit
 
 
 async def test_a_rolling_summary_that_is_new_in_a_very_long_conversation_tells_a_bounded_number_of_messages(
