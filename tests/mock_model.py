@@ -64,10 +64,11 @@ class _Seen:
 
 
 class ModelServer:
-    """The server; use it as an async context manager. `seen` holds what it was asked."""
+    """The server; use it as an async context manager. `seen` holds what it was asked; port 0 is a free one."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.seen = _Seen()
+        self._port = port
         self._changed = asyncio.Condition()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +85,7 @@ class ModelServer:
         return f"{self.root}/v1"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connection, "127.0.0.1", self._port)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -43,3 +43,24 @@ async def model(shared_mock: ModelServer) -> AsyncIterator[ModelServer]:
 def pair(shared_pair: tuple[Server, Server], model: ModelServer) -> tuple[Server, Server]:
     """Two servers on one database. Other tests use them too: a conversation needs a name of its own."""
     return shared_pair
+
+
+@pytest.fixture(scope="session")
+async def shared_impatient(
+    databases: Databases, shared_mock: ModelServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Server]:
+    folder = tmp_path_factory.mktemp("impatient")
+    (folder / "providers.yaml").write_text("limits: {attempts: 1}\n", encoding="utf-8")
+    servers = Servers(folder)
+    async with databases.fresh() as url:
+        try:
+            file = {"FERMATA_PROVIDERS_FILE": str(folder / "providers.yaml")}
+            yield await servers.start(url, shared_mock.base_url, **file)
+        finally:
+            await servers.end()
+
+
+@pytest.fixture
+def impatient(shared_impatient: Server, model: ModelServer) -> Server:
+    """A server that asks a model once and not again; other tests use it too."""
+    return shared_impatient
