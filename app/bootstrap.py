@@ -107,7 +107,11 @@ def build(
     rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
     models = set_up(settings.models)
     gateway = Gateway(providers or build_registry(models.providers), models.gateway)
-    tools = ToolExecutor(ToolRegistry([CurrentTime(clock)]), timeout=settings.tool_timeout_seconds)
+    tools = ToolExecutor(
+        ToolRegistry([CurrentTime(clock)]),
+        timeout=settings.tool_timeout_seconds,
+        max_output_bytes=settings.max_result_bytes,
+    )
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
@@ -169,6 +173,7 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         default_model=models.roles.chat,
         utility_model=models.roles.utility,
         max_tool_iterations=settings.max_tool_call_iterations,
+        tool_concurrency=settings.tool_concurrency,
         turn_timeout=settings.turn_timeout_seconds,
         history=_history_policy(settings, models),
         persistence=settings.enable_conversational_persistence,

@@ -230,6 +230,7 @@ class Settings(BaseSettings):
     )
     turn_timeout_seconds: Seconds = Field(default=600, description="Longest time for one operation.")
     tool_timeout_seconds: Seconds = Field(default=30, description="Longest time for one call of a runtime tool.")
+    tool_concurrency: int = Field(default=10, ge=1, le=100, description="Runtime tools of one round that run at once.")
     enable_conversational_persistence: bool = Field(
         default=True, description="Store the messages of conversations; pauses and events are stored anyway."
     )

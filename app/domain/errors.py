@@ -261,6 +261,14 @@ class ProcessingError(AppError):
     title = "The turn failed"
 
 
+class ToolFailedError(AppError):
+    """A runtime tool failed in a turn that must not go on without it; `tool_call_id` and `tool` say which."""
+
+    code = "TOOL_ERROR"
+    kind = Kind.UPSTREAM
+    title = "A tool that the turn can't do without has failed"
+
+
 class ProviderError(AppError):
     """The model's provider failed or refused (R299).
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from app.domain.tools import FailureMode
 from app.domain.turn import OnExpiry
 
 
@@ -30,6 +31,7 @@ class Persona:
     max_tool_iterations: int | None = None
     pause_ttl_seconds: float | None = None
     on_expiry: OnExpiry = "close"
+    tool_failure_mode: FailureMode = "fail_open"
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that a snapshot keeps."""

@@ -65,6 +65,7 @@ class TurnPolicy:
     default_model: str
     utility_model: str | None = None
     max_tool_iterations: int = 5
+    tool_concurrency: int = 10
     turn_timeout: float = 600.0
     history: HistoryPolicy = HistoryPolicy()
     persistence: bool = True

@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal
 
 NOT_RUN_CODE: Final = "EXTERNAL_TOOL_NOT_RUN"
+FailureMode = Literal["fail_open", "fail_closed"]
+"""What a failed call of a runtime tool does: the model reads it and goes on, or the turn fails."""
+
 EXTERNAL_ERROR_CODE: Final = "EXTERNAL_TOOL_ERROR"
 
 
@@ -61,3 +65,27 @@ class ToolResult:
             bool(stored.get("is_error")),
             stored.get("error_details"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolGate:
+    """A turn's rule on which calls may be made: none that `deny` matches, and with `allow` only those it matches.
+
+    Patterns are matched against the tool's name as shells match file names (`*`, `?`, `[…]`).
+    """
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+
+    def lets_pass(self, name: str) -> bool:
+        """Tell whether a call of that tool may be made."""
+        if any(fnmatchcase(name, pattern) for pattern in self.deny):
+            return False
+        return self.allow is None or any(fnmatchcase(name, pattern) for pattern in self.allow)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any] | None) -> "ToolGate":
+        """Read the stored form, `{"allow"?: [...], "deny"?: [...]}`; None lets everything pass."""
+        given = stored or {}
+        allow = given.get("allow")
+        return cls(None if allow is None else tuple(allow), tuple(given.get("deny") or ()))

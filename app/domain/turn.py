@@ -7,7 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from app.domain.ids import row_key
-from app.domain.tools import ToolResult, ToolSpec
+from app.domain.tools import FailureMode, ToolResult, ToolSpec
 
 OnBusy = Literal["reject", "wait", "interrupt", "rollback"]
 OnExpiry = Literal["close", "continue"]
@@ -32,6 +32,8 @@ class TurnOptions:
     max_tool_iterations: int | None = None
     response_format: Mapping[str, Any] | None = None
     turn_timeout_seconds: float | None = None
+    tool_failure_mode: FailureMode | None = None
+    tool_gate: Mapping[str, Any] | None = None
     custom_flags: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from app.domain.tools import ToolSpec
 from app.domain.turn import Caller
@@ -19,8 +19,26 @@ class ToolContext:
     turn_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """What holds for one tool where it differs from the runtime's own: seconds, and bytes of its output as JSON.
+
+    A tool with `requires_approval` is run only after a person said so.
+    """
+
+    timeout: float | None = None
+    max_output_bytes: int | None = None
+    requires_approval: bool = False
+
+
+DEFAULT_RULES: Final = ToolRules()
+
+
 class Tool(Protocol):
-    """A tool that the runtime runs. `execute` gives any JSON value; what it raises becomes an error result."""
+    """A tool that the runtime runs. `execute` gives any JSON value; what it raises becomes an error result.
+
+    A tool may have `rules` of its own (`ToolRules`).
+    """
 
     spec: ToolSpec
 

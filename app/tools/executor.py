@@ -1,4 +1,4 @@
-"""Runs one call of a runtime tool: arguments checked, time bounded, the answer in JSON form. It never raises."""
+"""Runs one call of a runtime tool: arguments checked, time and size bounded, the answer in JSON form. Never raises."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,12 +17,13 @@ from app.tools.registry import ToolRegistry
 
 
 class ToolExecutor:
-    """Runs calls, each at most `timeout` seconds long."""
+    """Runs calls. A tool's own rules go before the bounds that hold for all: seconds, and bytes of output as JSON."""
 
-    def __init__(self, registry: ToolRegistry, *, timeout: float) -> None:
-        """Keep the tools and the bound."""
+    def __init__(self, registry: ToolRegistry, *, timeout: float, max_output_bytes: int = 1 << 20) -> None:
+        """Keep the tools and the bounds."""
         self._registry = registry
         self._timeout = timeout
+        self._max_output_bytes = max_output_bytes
         self._log = structlog.get_logger(__name__)
 
     @property
@@ -38,11 +39,12 @@ class ToolExecutor:
         fault = _argument_fault(call, tool.spec.input_schema)
         if fault:
             return failed(call, "TOOL_ARGUMENTS_INVALID", fault)
+        timeout = self._registry.rules(call.name).timeout or self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(timeout):
                 output = await tool.execute(call.arguments, context)
         except TimeoutError:
-            return failed(call, "TOOL_TIMEOUT", f"The tool took longer than {self._timeout:g} seconds.")
+            return failed(call, "TOOL_TIMEOUT", f"The tool took longer than {timeout:g} seconds.")
         except ToolError as error:
             return failed(call, "TOOL_EXECUTION_FAILED", str(error))
         except Exception:  # noqa: BLE001 - a tool may raise anything, and the turn goes on
@@ -51,11 +53,15 @@ class ToolExecutor:
         return self._succeeded(call, tool, output)
 
     def _succeeded(self, call: ToolCall, tool: Tool, output: Any) -> ToolResult:
+        longest = self._registry.rules(call.name).max_output_bytes or self._max_output_bytes
         try:
-            dumps(output)
-        except (TypeError, ValueError):
+            size = len(dumps(output))
+        except (TypeError, ValueError, RecursionError):
             self._log.exception("tool.output_not_json", tool=tool.spec.name)
             return failed(call, "TOOL_OUTPUT_INVALID", "The tool gave a value that has no JSON form.")
+        if size > longest:
+            message = f"The tool gave {size} bytes and may give {longest}; ask it for less."
+            return failed(call, "TOOL_OUTPUT_TOO_LARGE", message)
         return ToolResult(call.id, call.name, clean(output)[0])
 
 

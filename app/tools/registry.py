@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from app.domain.errors import ConfigurationError
 from app.domain.tools import ToolSpec
-from app.tools.base import Tool
+from app.tools.base import DEFAULT_RULES, Tool, ToolRules
 
 
 class ToolRegistry:
@@ -22,6 +22,11 @@ class ToolRegistry:
     def find(self, name: str) -> Tool | None:
         """Give the tool of that name, or None."""
         return self._tools.get(name)
+
+    def rules(self, name: str) -> ToolRules:
+        """Give what holds for the tool of that name."""
+        rules = getattr(self._tools.get(name), "rules", DEFAULT_RULES)
+        return rules if isinstance(rules, ToolRules) else DEFAULT_RULES
 
     @property
     def names(self) -> frozenset[str]:

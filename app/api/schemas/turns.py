@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, field_validator
 from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
 from app.api.schemas.json_schema import check_object_schema
 from app.api.schemas.parts import TextOrParts, as_content
-from app.domain.tools import ToolSpec
+from app.domain.tools import FailureMode, ToolSpec
 from app.domain.turn import Caller, OnBusy, OnExpiry, TurnInput, TurnOptions
 
 Language = Annotated[str, Field(min_length=1, max_length=64, examples=["en", "de-AT"])]
@@ -36,6 +36,16 @@ class ToolInput(Input):
         return ToolSpec(self.name, self.description, self.input_schema)
 
 
+Patterns = Annotated[list[Annotated[str, Field(min_length=1, max_length=128)]], Field(max_length=128)]
+
+
+class ToolGateInput(Input):
+    """A rule on calls, by patterns such as `get_*`; a refused call is not run, and the model is told so."""
+
+    allow: Patterns | None = Field(default=None, description="Only these; all when left out.", examples=[["get_*"]])
+    deny: Patterns = Field(default_factory=list, description="None of these.", examples=[["delete_*"]])
+
+
 class OptionsInput(Input):
     """Options of one operation; what is left out is decided by the persona and the settings."""
 
@@ -52,11 +62,16 @@ class OptionsInput(Input):
     max_tool_iterations: int | None = Field(default=None, ge=1, le=100, description="Tool rounds of the turn.")
     response_format: JsonObject | None = Field(default=None, description="Passed to the provider as it is.")
     turn_timeout_seconds: float | None = Field(default=None, gt=0, le=86_400, description="Longest time to run.")
+    tool_failure_mode: FailureMode | None = Field(
+        default=None, description="Whether the turn goes on (`fail_open`) when a tool of the runtime fails, or fails."
+    )
+    tool_gate: ToolGateInput | None = Field(default=None, description="Which tools may be called in this turn.")
     custom_flags: dict[str, Any] = Field(default_factory=dict, description="Flags for phases and guardrails.")
 
     def to_domain(self) -> TurnOptions:
         """Give the domain's value."""
-        return TurnOptions(**dict(self))
+        gate = self.tool_gate.model_dump(exclude_none=True) if self.tool_gate is not None else None
+        return TurnOptions(**{**dict(self), "tool_gate": gate})
 
 
 Keys = Annotated[dict[Name, NotBlank], Field(max_length=16)]

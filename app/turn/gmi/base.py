@@ -42,6 +42,7 @@ class GmiTurnInput:
     context: ToolContext
     before_effect: Callable[[], Awaitable[None]]
     max_iterations: int
+    tool_concurrency: int = 10
     before_step: Callable[[], Awaitable[None]] = _nothing
     after_round: Callable[[Sequence[ToolCall], Sequence[ToolResult]], Awaitable[None]] = _nothing
     sources: tuple[Mapping[str, object], ...] = ()

@@ -1,6 +1,5 @@
 """The runtime's own GMI: model steps and tool rounds until there is an answer, or until the host is needed."""
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ import structlog
 
 from app.conversation.tokens import Estimate
 from app.conversation.valid import valid
-from app.domain.answers import in_call_order, result_message
+from app.domain.answers import result_message
 from app.domain.chunks import (
     FinalResponseMarker,
     GmiChunk,
@@ -21,12 +20,13 @@ from app.domain.chunks import (
 )
 from app.domain.errors import AppError, ProcessingError
 from app.domain.messages import Message, ToolCall
-from app.domain.tools import ToolResult
+from app.domain.tools import ToolGate
 from app.domain.usage import Hop, Usage
 from app.providers.base import ModelRequest
 from app.providers.gateway import Gateway, Route
 from app.tools.executor import ToolExecutor
 from app.turn.gmi.base import GmiTurnInput
+from app.turn.gmi.round import RoundRules, check_closed, run_round
 from app.turn.gmi.step import Step
 
 
@@ -115,9 +115,8 @@ class RuntimeGmi:
             user=turn.context.caller.user_id,
         )
         host = frozenset(tool.name for tool in turn.host_tools)
-        own = frozenset(tool.name for tool in turn.runtime_tools) - host
         counter = turn.room.counter if turn.room is not None else Estimate()
-        return Step(index, self._gateway, route, request, progress.used_ids, own, turn.on_call, counter)
+        return Step(index, self._gateway, route, request, progress.used_ids, host, turn.on_call, counter)
 
     def _valid(self, turn: GmiTurnInput, progress: _Progress) -> tuple[Message, ...]:
         """Give what may be sent, and go on from that: a pause keeps what its model was told (see `valid`)."""
@@ -135,18 +134,23 @@ class RuntimeGmi:
         self, turn: GmiTurnInput, progress: _Progress, step: Step
     ) -> AsyncGenerator[GmiChunk | GmiOutput, None]:
         """Run the runtime's calls and record them; then stop, when the host has calls to run as well."""
+        rules = _rules(turn)
         host_names = {tool.name for tool in turn.host_tools}
-        for_host = tuple(call for call in step.calls if call.name in host_names and call.invalid is None)
+        for_host = tuple(
+            call
+            for call in step.calls
+            if call.name in host_names and call.invalid is None and rules.gate.lets_pass(call.name)
+        )
         own = [call for call in step.calls if call not in for_host]
         if own:
             await turn.before_effect()
-        results: list[ToolResult] = list(await asyncio.gather(*(self._tools.run(call, turn.context) for call in own)))
-        for result in in_call_order(own, results):
-            progress.messages.append(result_message(result))
-            yield ToolResultRecorded(result)
-        if own:
+            results = await run_round(own, progress.messages[:-1], rules, self._tools, turn.context)
+            for result in results:
+                progress.messages.append(result_message(result))
+                yield ToolResultRecorded(result)
             await turn.after_round(own, results)
-        progress.calls += own
+            progress.calls += own
+            check_closed(results, rules)
         if for_host:
             yield ToolCallRequest(for_host, external=True)
             yield GmiOutput(
@@ -177,3 +181,12 @@ class RuntimeGmi:
             return GmiError(error.code, error.message, error.details)
         self._log.exception("gmi.turn_failed")
         return GmiError(ProcessingError.code, f"The turn failed: {type(error).__name__}: {str(error)[:300]}")
+
+
+def _rules(turn: GmiTurnInput) -> RoundRules:
+    return RoundRules(
+        offered=frozenset(tool.name for tool in turn.runtime_tools),
+        gate=ToolGate.from_json(turn.options.tool_gate),
+        failure_mode=turn.options.tool_failure_mode or turn.persona.tool_failure_mode,
+        concurrency=turn.tool_concurrency,
+    )

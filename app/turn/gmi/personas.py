@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
+from app.domain.tools import FailureMode
 from app.domain.turn import OnExpiry
 
 
@@ -37,6 +38,7 @@ class PersonaInFile(BaseModel):
     max_tool_iterations: int | None = Field(default=None, ge=1, le=50)
     pause_ttl_seconds: float | None = Field(default=None, gt=0)
     on_expiry: OnExpiry = "close"
+    tool_failure_mode: FailureMode = "fail_open"
 
 
 class Personas:

@@ -30,7 +30,7 @@ class Step:
     route: Route
     request: ModelRequest
     used_ids: set[str]
-    own_tools: frozenset[str]
+    host_tools: frozenset[str]
     on_call: Callable[[ModelCall], None]
     counter: TokenCounter
     text: str = ""
@@ -80,7 +80,7 @@ class Step:
             case CallsReady(calls):
                 fresh_calls = [self._own(call) for call in calls]
                 self.calls += fresh_calls
-                internal = tuple(call for call in fresh_calls if call.name in self.own_tools)
+                internal = tuple(call for call in fresh_calls if call.name not in self.host_tools or call.invalid)
                 return [ToolCallRequest(internal)] if internal else []
             case UsageReport(usage):
                 self.usage = usage

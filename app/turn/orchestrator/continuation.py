@@ -89,6 +89,7 @@ async def go_on(
         max_iterations=longest,
         sources=tuple(kept.sources),
         usage_before=kept.usage,
+        tool_concurrency=services.policy.tool_concurrency,
         hop=route.start,
         on_call=operation.calls.append,
         terms=kept.terms,

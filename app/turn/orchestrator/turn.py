@@ -111,6 +111,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         after_round=operation.after_round,
         max_iterations=turn.options.max_tool_iterations or persona.max_tool_iterations or default,
         usage_before=prepared.usage,
+        tool_concurrency=operation.services.policy.tool_concurrency,
         on_call=operation.calls.append,
         room=prepared.room,
         terms=terms(turn, persona),
