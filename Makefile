@@ -58,6 +58,10 @@ test: install ## Run the tests, except the slow ones (args="-k pause" is passed 
 test-all: install ## Run all tests
 	$(PYTHON) -m pytest -n 2 --dist worksteal -m '' $(args)
 
+.PHONY: bench
+bench: install ## Measure the speed beside a bare relay; the table goes to tests/bench/results (args="burst paced" picks)
+	$(PYTHON) -m tests.bench $(args)
+
 .PHONY: check
 check: lint types imports contract test ## Do all that CI does
 
