@@ -63,7 +63,17 @@ async def test_the_one_streamed_request_that_names_the_calls_of_the_stop_is_read
         ("results", [replace(OWN_WORDS, calls=(asks("c1"), asks("c3")))]),
         ("resume", [replace(OWN_WORDS, calls=(asks("c1"), asks("c1")))]),
     ],
-    ids=["none", "none", "none", "two", "two halves", "fewer", "more", "others", "one twice"],
+    ids=[
+        "none in a turn",
+        "none by results",
+        "none by a resume",
+        "two",
+        "two halves",
+        "fewer",
+        "more",
+        "others",
+        "one twice",
+    ],
 )
 async def test_any_other_streamed_requests_are_replaced_by_the_runtimes_own(
     shared_database: str, way: str, streamed: Sequence[GmiChunk]
