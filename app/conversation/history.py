@@ -87,27 +87,29 @@ async def read(
     connection: Connection, conversation: UUID, summary: Summary | None, policy: HistoryPolicy
 ) -> list[Entry]:
     """Give the entries that `arranged` needs; with a limit, their number does not grow with the conversation."""
-    limit = policy.limit if summary is None or summary.at_limit else _bound(policy)
     if summary is None:
-        found = await _edges(connection, conversation, policy, limit)
+        found = await _edges(connection, conversation, policy)
     else:
-        found = await _around(connection, conversation, summary, limit)
+        found = await _around(connection, conversation, summary, policy)
     once = {record.position: record for record in found}
     return [Entry(position, once[position].message()) for position in sorted(once)]
 
 
-async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy, limit: int) -> list[MessageRecord]:
-    if limit == 0:
+async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[MessageRecord]:
+    if policy.limit == 0:
         return await messages.oldest(connection, conversation)
     # One more than the head, since a summary may stand right behind it; two more at the end, for two summaries.
     return [
         *await messages.oldest(connection, conversation, limit=policy.head + 1),
         *await messages.last_summary(connection, conversation),
-        *await messages.newest(connection, conversation, limit=limit + 2),
+        *await messages.newest(connection, conversation, limit=policy.limit + 2),
     ]
 
 
-async def _around(connection: Connection, conversation: UUID, summary: Summary, limit: int) -> list[MessageRecord]:
+async def _around(
+    connection: Connection, conversation: UUID, summary: Summary, policy: HistoryPolicy
+) -> list[MessageRecord]:
+    limit = policy.limit if summary.at_limit else _bound(policy)
     covered = summary.covered
     before = covered.first
     found: list[MessageRecord] = []
@@ -121,5 +123,8 @@ async def _around(connection: Connection, conversation: UUID, summary: Summary, 
             found += await messages.oldest(connection, conversation, after=first - 1, before=last + 1)
     if limit == 0:
         return found + await messages.oldest(connection, conversation, after=covered.last)
+    if summary.at_limit and policy.head:
+        # The first messages of the conversation may reach behind what the summary covers.
+        found += await messages.oldest(connection, conversation, after=covered.last, limit=policy.head)
     found += await messages.last_summary(connection, conversation)
     return found + await messages.newest(connection, conversation, after=covered.last, limit=limit + 2)
