@@ -14,6 +14,7 @@ from app.conversation.tokenizer import FileTokenizer
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import SystemClock
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
+from app.guardrails.registry import Guards
 from app.providers.doctor import Finding, examine, examine_embedding
 from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry, build_registry
@@ -94,12 +95,17 @@ def _end_without_database(watching: asyncio.Task[None]) -> None:
 
 
 def build(
-    settings: Settings, url: str, *, providers: ProviderRegistry | None = None, gmis: GmiManager | None = None
+    settings: Settings,
+    url: str,
+    *,
+    providers: ProviderRegistry | None = None,
+    gmis: GmiManager | None = None,
+    guards: Guards | None = None,
 ) -> AgentRuntime:
     """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
 
     `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
-    manager that gives out the runtime's own GMI.
+    manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name.
     """
     clock = SystemClock()
     pooled = settings.database_pooler == "transaction"
@@ -113,6 +119,9 @@ def build(
         max_output_bytes=settings.max_result_bytes,
     )
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
+    guards = guards or Guards(mode=settings.guardrail_output_mode)
+    for persona in personas.values():
+        guards.check_names(persona.guardrails, f"The persona {persona.id!r}")
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
         database=database,
@@ -128,6 +137,7 @@ def build(
         tools=tools,
         counters=TokenCounters({model: FileTokenizer(path) for model, path in models.tokenizers.items()}),
         plain_text=PlainText(),
+        guards=guards,
         policy=_turn_policy(settings, models),
     )
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)

@@ -234,8 +234,10 @@ class Settings(BaseSettings):
     enable_conversational_persistence: bool = Field(
         default=True, description="Store the messages of conversations; pauses and events are stored anyway."
     )
-    guardrail_output_mode: Literal["stream"] = Field(
-        default="stream", description="How text goes out before it is judged; `stream` sends it at once."
+    guardrail_output_mode: Literal["stream", "hold", "sentence", "until_input_ok"] = Field(
+        default="stream",
+        description="When text goes out: `stream` at once, `hold` with the verdict on the whole reply, `sentence` as "
+        "each is judged. `until_input_ok` is `stream`, and judges the input while the turn is prepared.",
     )
 
     heartbeat_seconds: Seconds = Field(default=15, description="Silence after which a stream sends a comment.")

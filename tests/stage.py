@@ -10,6 +10,7 @@ from app.domain.messages import Message
 from app.domain.tools import ToolResult, ToolSpec
 from app.domain.turn import Caller, Pause, TurnInput, TurnOptions
 from app.domain.views import MessageView
+from app.guardrails.registry import Guards
 from app.providers.base import ModelRequest
 from app.providers.registry import ProviderRegistry
 from app.providers.scripted import ScriptedProvider
@@ -99,12 +100,16 @@ def result(call_id: str, output: Any = "21 degrees", name: str = WEATHER.name, *
 
 @asynccontextmanager
 async def running_stage(
-    database: str, provider: ScriptedProvider | None = None, gmis: GmiManager | None = None, **settings: Any
+    database: str,
+    provider: ScriptedProvider | None = None,
+    gmis: GmiManager | None = None,
+    guards: Guards | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Stage]:
     """Build, start and stop a runtime. At the end every request that its provider got must have been a valid one."""
     provider = provider or ScriptedProvider()
     given = Settings(_env_file=None, **{"drain_grace_seconds": 0, **settings})
-    runtime = build(given, database, providers=ProviderRegistry([provider]), gmis=gmis)
+    runtime = build(given, database, providers=ProviderRegistry([provider]), gmis=gmis, guards=guards)
     await runtime.start()
     try:
         yield Stage(runtime, provider, database)

@@ -158,11 +158,15 @@ FINAL_TYPES: Final[frozenset[ChunkType]] = frozenset({"final_response", "error"}
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk:
-    """One chunk of a stream: its type, its own fields, and metadata. Built by `turn/delivery/emitter.py` alone."""
+    """One chunk of a stream: its type, its own fields, and metadata. Built by `turn/delivery/emitter.py` alone.
+
+    `speaker` stands in for the operation's GMI where something else has the word.
+    """
 
     type: ChunkType
     fields: Mapping[str, Any]
     metadata: Mapping[str, Any] | None = None
+    speaker: str | None = None
 
     @property
     def is_final(self) -> bool:

@@ -32,12 +32,13 @@ class Persona:
     pause_ttl_seconds: float | None = None
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
+    guardrails: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that a snapshot keeps."""
         shown = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         options = {entry.name: getattr(self.options, entry.name) for entry in fields(self.options)}
-        return {**shown, "tools": list(self.tools), "options": options}
+        return {**shown, "tools": list(self.tools), "guardrails": list(self.guardrails), "options": options}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Persona":
@@ -46,4 +47,5 @@ class Persona:
         values = {name: value for name, value in stored.items() if name in known}
         given = {entry.name for entry in fields(PersonaOptions)}
         options = {name: value for name, value in (stored.get("options") or {}).items() if name in given}
-        return cls(**{**values, "tools": tuple(stored.get("tools") or ()), "options": PersonaOptions(**options)})
+        lists = {name: tuple(stored.get(name) or ()) for name in ("tools", "guardrails")}
+        return cls(**{**values, **lists, "options": PersonaOptions(**options)})

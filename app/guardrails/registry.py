@@ -100,6 +100,11 @@ class Guards:
         )
 
     @property
+    def may_judge_output(self) -> bool:
+        """Tell whether there is a guard at all that judges output, for whatever persona."""
+        return any(guard.has("output") for guard in (*self._everywhere, *self._named.values()))
+
+    @property
     def mode(self) -> Literal["stream", "hold", "sentence"]:
         """How text goes out. A required output guard has the whole reply before anybody else does."""
         if any("output" in entry.stages for entry in self._required.values()):

@@ -1,12 +1,12 @@
 """The replay log in Postgres: groups of encoded frames, written by all streams of a process in one statement."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
-from sqlalchemy import func, or_, select, tuple_
+from sqlalchemy import func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.views import Cursor
@@ -107,6 +107,19 @@ async def insert_batches(connection: Connection, batches: Sequence[StoredBatch])
         for batch in batches
     ]
     await connection.execute(_INSERT, rows)
+
+
+async def rewrite(
+    connection: Connection, conversation: UUID, stream_id: str, fence: int, change: Callable[[bytes], bytes]
+) -> None:
+    """Change one operation's stored frames, inside the transaction that ends it; their numbers stay as they are."""
+    row = stream_events.c
+    mine = (row.conversation == conversation, row.stream_id == stream_id, row.fence == fence)
+    found = (await connection.execute(select(row.first_n, row.frames).where(*mine))).all()
+    for first_n, frames in found:
+        changed = change(frames)
+        if changed != frames:
+            await connection.execute(update(stream_events).where(*mine, row.first_n == first_n).values(frames=changed))
 
 
 @dataclass(frozen=True, slots=True)

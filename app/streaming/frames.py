@@ -21,6 +21,7 @@ RETRY: Final = b"retry: 1000\n\n"
 SEPARATOR: Final = b"\n\n"
 _END_MARK: Final = b"\nevent: end\n"
 _DATA: Final = b"\ndata: "
+_DELTA_MARK: Final = b"\nevent: text_delta\n"
 _END_REACH: Final = 60
 """The mark of an `end` frame lies within this many bytes: an id is two numbers of at most 19 digits."""
 
@@ -30,8 +31,8 @@ class Envelope:
 
     def __init__(self, *, stream_id: str, gmi_instance_id: str, persona_id: str) -> None:
         """Encode the constant part."""
-        shared = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
-        self._shared = dumps(shared)[1:-1]
+        self._parts = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
+        self._shared = dumps(self._parts)[1:-1]
 
     def encode(self, fence: int, n: int, chunk: StreamChunk, now: datetime) -> bytes:
         """Give the chunk's frame. The chunk's own fields come last, so that a reader sees the envelope first."""
@@ -41,12 +42,15 @@ class Envelope:
         if chunk.metadata:
             body += (b"," if body else b"") + b'"metadata":' + dumps(chunk.metadata)
         name = chunk.type.encode()
+        shared = self._shared
+        if chunk.speaker is not None:
+            shared = dumps({**self._parts, "gmi_instance_id": chunk.speaker})[1:-1]
         return b'id: %d-%d\nevent: %b\ndata: {"type":"%b",%b,"is_final":%b,"timestamp":"%b"%b%b}\n\n' % (
             fence,
             n,
             name,
             name,
-            self._shared,
+            shared,
             final,
             time,
             b"," if body else b"",
@@ -83,3 +87,16 @@ def cursor_of(frame: bytes) -> Cursor:
     """Read a frame's place."""
     line = frame[len(b"id: ") : frame.index(b"\n")]
     return Cursor.parse(line.decode())
+
+
+def redacted(frames: bytes) -> bytes:
+    """Give a run of frames whose pieces of text are gone; their ids and all other frames are the same."""
+    if _DELTA_MARK not in frames:
+        return frames
+    return b"".join(_without_text(frame) if _DELTA_MARK in frame else frame for frame in split(frames))
+
+
+def _without_text(frame: bytes) -> bytes:
+    place = frame.index(_DATA) + len(_DATA)
+    shown = {**loads(frame[place:]), "text_delta": "", "redacted": True}
+    return frame[:place] + dumps(shown) + SEPARATOR

@@ -146,6 +146,12 @@ class Ring:
         finally:
             self._waiting -= 1
 
+    def rewrite(self, change: Callable[[bytes], bytes]) -> None:
+        """Change frames in place, for whoever has not read them yet; a batch on its way stays as it is."""
+        self._frames = deque(map(change, self._frames))
+        self._kept = sum(map(len, self._frames))
+        self._unwritten = sum(map(len, islice(self._frames, max(0, self.durable_n + 1 - self.first_n), None)))
+
     def close(self) -> None:
         """No frame will follow."""
         self.closed = True

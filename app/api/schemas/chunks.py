@@ -25,10 +25,11 @@ class _Chunk(BaseModel):
 
 
 class TextDeltaChunk(_Chunk):
-    """A piece of the reply, never empty. `final_response` has the reply as a whole."""
+    """A piece of the reply, never empty unless it was taken back. `final_response` has the reply as a whole."""
 
     type: Literal["text_delta"]
     text_delta: str
+    redacted: bool = Field(default=False, description="A guardrail took the text back after it had gone out.")
 
 
 class SystemProgressChunk(_Chunk):

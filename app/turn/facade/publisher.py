@@ -13,6 +13,7 @@ from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
 from app.store.inbound import KeyTakenError
 from app.streaming.ring import LostFenceError, Ring
+from app.turn.facade.guarded_stream import GuardedStream
 from app.turn.orchestrator.effects import Outcome
 from app.turn.orchestrator.execution import Emission, cut_short, outside_failure
 from app.turn.orchestrator.operation import Operation
@@ -25,16 +26,24 @@ class Publisher:
     """Drives one operation to its end, whatever becomes of its readers."""
 
     def __init__(
-        self, operation: Operation, *, timeout: float, taken_pause: str | None = None, close_reason: str | None = None
+        self,
+        operation: Operation,
+        *,
+        timeout: float,
+        taken_pause: str | None = None,
+        close_reason: str | None = None,
+        guard: GuardedStream | None = None,
     ) -> None:
         """`timeout` bounds the whole operation, in seconds.
 
         `taken_pause` is the pause that it answers; `close_reason` is told by a stream that this operation closes.
+        `guard` judges what the operation says.
         """
         self._operation = operation
         self._timeout = timeout
         self._taken_pause = taken_pause
         self._close_reason = close_reason
+        self._guard = guard
         self._began = perf_counter()
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
@@ -54,7 +63,7 @@ class Publisher:
         """
         self._task = asyncio.current_task()
         try:
-            await self._read(emissions)
+            await self._read(emissions if self._guard is None else self._guard.read(emissions))
         except asyncio.CancelledError:
             if not self._cancelled or self._operation.ring is None:
                 raise
@@ -123,6 +132,8 @@ class Publisher:
 
     async def _last_word(self, outcome: Outcome) -> None:
         try:
+            if self._guard is not None and not self._ring().lost:
+                outcome = await self._guard.last_word(outcome)
             await self._settle(outcome)
         except LostFenceError:
             self._line("lost", error=(outcome.error or {}).get("code"))
@@ -163,5 +174,6 @@ class Publisher:
             frames=ring.last_n if ring else 0,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
+            held_seconds=round(self._guard.held_seconds, 3) if self._guard is not None else None,
             seconds=round(perf_counter() - self._began, 3),
         )

@@ -1,5 +1,6 @@
 """Starts operations again that another process had begun: they are published like any other."""
 
+from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.tasks import Task, Tasks
 from app.turn.orchestrator.rerun import Rerun
@@ -13,12 +14,14 @@ class Revival:
         """`tasks` are those of all operations, so that a drain waits for these too."""
         self._services = services
         self._tasks = tasks
+        self._guards = GuardStage(services.guards)
 
     def start(self, rerun: Rerun) -> Task:
         """Run the operation again from behind its acceptance."""
         operation = rerun.operation(self._services)
         longest = rerun.options.turn_timeout_seconds or self._services.policy.turn_timeout
-        publisher = Publisher(operation, timeout=longest, taken_pause=rerun.entry.pause_id)
+        guard = self._guards.again(operation, rerun)
+        publisher = Publisher(operation, timeout=longest, taken_pause=rerun.entry.pause_id, guard=guard)
         operation.adopt(rerun.entry.operation, rerun.held.fence)
         emissions = rerun.run(operation)
         return self._tasks.start(publisher.run(emissions), f"{operation.kind.value} {operation.stream_id} again")

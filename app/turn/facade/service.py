@@ -20,6 +20,7 @@ from app.domain.errors import (
 from app.domain.ids import conversation_of, fresh, row_key, stream_id_for
 from app.domain.messages import Message
 from app.domain.pause import PauseEvent, PauseState
+from app.domain.persona import Persona
 from app.domain.turn import Caller, OperationKind, Pause, ResultsInput, StreamStatus, TurnInput
 from app.domain.views import (
     ConversationView,
@@ -39,6 +40,7 @@ from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
 from app.streaming.tail import Tail
 from app.turn.facade.expiry import Expiry
+from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.idempotency import find_started, fingerprint
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.pausing import Pausing
@@ -49,7 +51,6 @@ from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.services import Services
-from app.turn.orchestrator.turn import run_turn
 from app.turn.pauses.results import as_json, check_results, named
 from app.turn.pauses.snapshot import Snapshot
 
@@ -64,6 +65,7 @@ class AgentRuntime:
         """Keep the parts; `start` makes them live. Every call passes `tenants` first."""
         self._services = services
         self._admit = tenants.admit
+        self._guards = GuardStage(services.guards)
         self._tail = tail
         self._lifecycle = lifecycle
         self._queries = Queries(services.database)
@@ -115,7 +117,8 @@ class AgentRuntime:
         if on_wait is not None:
             operation.on_wait = on_wait
         longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
-        return await self._launch(Publisher(operation, timeout=longest), operation, run_turn(operation, turn))
+        guard, emissions = await self._guards.begin(operation, turn, self._services.personas.known(persona_id), longest)
+        return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results on the stream of their pause (R74 to R92); partial ones may leave it waiting for the rest."""
@@ -204,6 +207,7 @@ class AgentRuntime:
         results = replace(results, results=named(pause, results.results))
         check_results(pause, results.results)
         continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}), expired=expired)
+        active = self._guards.active(Persona.from_json(continued.snapshot.persona))
         if results.partial:
             kept = await self._pausing.keep_partial(pause, results.results)
             if kept is not None:
@@ -215,6 +219,7 @@ class AgentRuntime:
             timeout=longest,
             taken_pause=pause.pause_id,
             close_reason=PauseEvent.EXPIRED.value if expired else None,
+            guard=self._guards.of_continuation(active, operation, continued.snapshot),
         )
         return await self._launch(publisher, operation, run_continuation(operation, continued, results))
 

@@ -39,6 +39,7 @@ class PersonaInFile(BaseModel):
     pause_ttl_seconds: float | None = Field(default=None, gt=0)
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
+    guardrails: list[str] = []
 
 
 class Personas:

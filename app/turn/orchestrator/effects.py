@@ -24,7 +24,11 @@ class NewPause:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an operation ends: the chunks that say so, and their effects. The `end` frame is added when it is written."""
+    """How an operation ends: the chunks that say so, and their effects. The `end` frame is added when it is written.
+
+    `text` is what the GMI wrote: the reply, or the text before a request. With `redact`, the pieces of text that the
+    operation has sent already are taken out of the log.
+    """
 
     status: StreamStatus
     chunks: tuple[StreamChunk, ...]
@@ -34,3 +38,5 @@ class Outcome:
     final_response: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
     close_reason: str | None = None
+    text: str | None = None
+    redact: bool = False

@@ -9,27 +9,22 @@ from datetime import datetime
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.ids import fresh, gmi_instance_id
-from app.domain.jsontext import loads
 from app.domain.messages import Message
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.turn import StreamStatus
 from app.domain.usage import Usage
-from app.domain.views import Cursor
 from app.store import inbound, messages, pauses, streams
 from app.store.claims import Seized
 from app.store.database import Connection
-from app.store.events import insert_batches, read_after
+from app.store.events import insert_batches, rewrite
 from app.store.inbound import InboundRecord
 from app.store.messages import NewMessage
 from app.store.streams import StreamEnd
-from app.streaming.frames import Envelope, encode_end, split
+from app.streaming.frames import Envelope, encode_end, redacted
 from app.streaming.ring import Batch
 from app.turn.delivery import emitter, final_response
+from app.turn.orchestrator.partial import Judged, partial_text
 from app.turn.orchestrator.services import Services
-
-BATCHES = 2000
-DATA = b"\ndata: "
-DELTA = b"\nevent: text_delta\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +37,22 @@ class Reason:
 
 
 async def end_seized(
-    connection: Connection, services: Services, seized: Seized, entry: InboundRecord, reason: Reason
+    connection: Connection,
+    services: Services,
+    seized: Seized,
+    entry: InboundRecord,
+    reason: Reason,
+    *,
+    judged: Judged | None = None,
 ) -> None:
-    """Write the end of the operation whose conversation was seized, in the same transaction."""
-    text = await partial_text(connection, entry)
+    """Write the end of the operation whose conversation was seized, in the same transaction.
+
+    `judged` is what the guardrails made of its text before; UnjudgedError when there is more of that by now.
+    """
+    found = await partial_text(connection, entry)
+    text = judged.of(found) if judged is not None else found
+    if judged is not None and text != found:
+        await rewrite(connection, entry.conversation, entry.stream_id, entry.fence, redacted)
     reply = None
     if text.strip() and services.policy.persistence:
         metadata = {"source": "output", "interrupted": True}
@@ -77,14 +84,6 @@ async def end_seized(
     )
     await streams.end_operation(connection, entry.conversation, entry.stream_id, end)
     await inbound.finish(connection, entry.conversation, entry.operation, reason.status.value)
-
-
-async def partial_text(connection: Connection, entry: InboundRecord) -> str:
-    """Give the text that the operation's readers could have, as far as it is durable."""
-    stored = await read_after(connection, entry.conversation, entry.stream_id, Cursor(entry.fence, 0), limit=BATCHES)
-    frames = (frame for batch in stored if batch.fence == entry.fence for frame in split(batch.frames))
-    deltas = (frame for frame in frames if DELTA in frame)
-    return "".join(loads(frame[frame.index(DATA) + len(DATA) :])["text_delta"] for frame in deltas)
 
 
 async def _usage_before(connection: Connection, entry: InboundRecord) -> Usage:

@@ -81,6 +81,7 @@ def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: He
         usage=usage,
         messages=_kept(operation, message),
         pause=NewPause(pause_id, output.tool_calls, rationale, snapshot),
+        text=output.response_text,
     )
 
 
@@ -113,6 +114,7 @@ def _end(operation: Operation, turn: GmiTurnInput, output: GmiOutput, failure: G
         messages=_kept(operation, reply),
         final_response=payload,
         error=failure.to_json() if failure else None,
+        text=text,
     )
 
 
@@ -153,6 +155,7 @@ def cut_short(operation: Operation, status: StreamStatus, reason: str, error: Ap
         final_response=payload,
         error=failure.to_json() if failure else None,
         close_reason=reason if status is StreamStatus.CANCELLED else None,
+        text=text or None,
     )
 
 

@@ -4,9 +4,9 @@ The fence that T1 takes is named by every later write. Whoever no longer holds i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from uuid import UUID
 
 from app.domain.chunks import StreamChunk
@@ -73,6 +73,7 @@ class Operation:
         self.cancel: Callable[[], None] = _nothing
         self._envelope: Envelope | None = None
         self._early: list[StreamChunk] = []
+        self._note_on_first: Mapping[str, Any] | None = None
         self._opening: dict[int, list[bytes]] = {}
         self._touched = False
         self._rounds = 0
@@ -149,10 +150,19 @@ class Operation:
 
     def emit(self, chunk: StreamChunk) -> None:
         """Put a chunk on the stream. Raises LostFenceError when another operation has taken over."""
+        if self._note_on_first is not None:
+            chunk, self._note_on_first = _noted(chunk, self._note_on_first), None
         if self.ring is None:
             self._early.append(chunk)
         else:
             self.ring.append(self._encode(self.fence, self.ring.last_n + 1, chunk))
+
+    def note_on_first(self, metadata: Mapping[str, Any]) -> None:
+        """Add metadata to the first chunk, whatever its type; a turn that was not accepted yet may have said it."""
+        if self._early:
+            self._early[0] = _noted(self._early[0], metadata)
+        else:
+            self._note_on_first = metadata
 
     async def touch(self) -> None:
         """Store, once, that the outside world may see something of this operation: it can't be run again unseen."""
@@ -238,6 +248,10 @@ class Operation:
     def _batch(self, fence: int, first_n: int, frames: list[bytes]) -> Batch:
         last_n = first_n + len(frames) - 1
         return Batch(self.conversation, self.stream_id, fence, first_n, last_n, b"".join(frames))
+
+
+def _noted(chunk: StreamChunk, metadata: Mapping[str, Any]) -> StreamChunk:
+    return replace(chunk, metadata={**(chunk.metadata or {}), **metadata})
 
 
 def _nothing() -> None:

@@ -5,6 +5,7 @@ Waiters are rows, so order holds over all replicas, and a waiter whose process i
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -16,6 +17,7 @@ from app.store.claims import Running
 from app.store.inbound import InboundRecord
 from app.turn.orchestrator.ending import Reason, end_seized
 from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.partial import UnjudgedError, judged_partial
 
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 2.0
@@ -92,7 +94,8 @@ async def _wait(operation: Operation, place: Place, attempt: Attempt) -> None:
             if await _try(operation, place, attempt):
                 return
             if place.running is not None and now() - began >= PATIENCE_SECONDS:
-                await force_end(operation, place.running)
+                with suppress(UnjudgedError):
+                    await force_end(operation, place.running)
             await watch.since(seen, LOOK_SECONDS)
 
 
@@ -114,11 +117,12 @@ async def _try(operation: Operation, place: Place, attempt: Attempt) -> bool:
 async def force_end(operation: Operation, running: Running) -> None:
     """End an operation that did not give way in time: its fence goes, and its partial text is kept."""
     services = operation.services
+    judged = await judged_partial(services, operation.conversation, running.operation)
     async with services.database.transaction() as connection:
         seized = await claims.seize(connection, operation.conversation, running.operation, only_dead=False)
         entry = await inbound.find(connection, operation.conversation, running.operation)
         if seized is not None and entry is not None:
-            await end_seized(connection, services, seized, entry, GAVE_WAY)
+            await end_seized(connection, services, seized, entry, GAVE_WAY, judged=judged)
     services.wakeups.wake([running.stream_id])
 
 

@@ -1,8 +1,8 @@
 """Runs an operation once more after its process has gone: nothing of it was seen outside, and its input is stored."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from app.domain.ids import gmi_instance_id
 from app.domain.messages import Message
@@ -40,6 +40,11 @@ class Rerun:
         """The operation's own options, for a continuation those of its turn included."""
         given = TurnOptions.from_json(self.entry.payload.get("options") or {})
         return given if self.pause is None else merged_options(_snapshot(self.pause), given)
+
+    @property
+    def sources(self) -> tuple[Mapping[str, Any], ...]:
+        """The sources that the turn had when it paused."""
+        return () if self.pause is None else _snapshot(self.pause).sources
 
     def operation(self, services: Services) -> Operation:
         """Make it an operation of this process; readers find its ring from here on."""

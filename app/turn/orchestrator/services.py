@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock
 from app.domain.policy import TurnPolicy
+from app.guardrails.registry import Guards
 from app.providers.gateway import Gateway
 from app.store.database import Database
 from app.streaming.log import LogWriter
@@ -35,4 +36,5 @@ class Services:
     tools: ToolExecutor
     counters: TokenCounters
     plain_text: PlainText
+    guards: Guards
     policy: TurnPolicy

@@ -6,10 +6,10 @@ from app.domain.pause import PauseEvent, PauseState
 from app.domain.turn import StreamStatus
 from app.store import claims, inbound, messages, pauses, streams
 from app.store.database import Connection, OutcomeUnknownError
-from app.store.events import insert_batches
+from app.store.events import insert_batches, rewrite
 from app.store.pauses import PauseRecord
 from app.store.streams import StreamEnd
-from app.streaming.frames import encode_end
+from app.streaming.frames import encode_end, redacted
 from app.streaming.ring import Batch, LostFenceError, Ring
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
@@ -26,6 +26,8 @@ async def settle(
     written then and nothing is announced.
     """
     services = operation.services
+    if outcome.redact:
+        ring.rewrite(redacted)
     await services.log.seal(ring)
     frames = operation.encode_from(ring.last_n + 1, outcome.chunks, operation.fence)
     extra = {"pause_id": outcome.pause.pause_id} if outcome.pause else {}
@@ -41,7 +43,11 @@ async def settle(
             if taken_pause is not None:
                 await _end_taken(connection, operation.conversation, taken_pause, outcome.status)
             await _write(connection, operation, outcome, last=end_n, close_reason=close_reason)
-            await insert_batches(connection, [*ring.all_batches(), last])
+            await insert_batches(connection, ring.all_batches())
+            if outcome.redact:
+                # What was stored before the verdict has the text still. What this outcome says is not part of it.
+                await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
+            await insert_batches(connection, [last])
         return mine
 
     async def landed(connection: Connection) -> bool | None:

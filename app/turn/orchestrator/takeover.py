@@ -17,6 +17,7 @@ from app.domain.turn import StreamStatus
 from app.store import claims, inbound, replicas
 from app.store.database import is_lost
 from app.turn.orchestrator.ending import Reason, end_seized
+from app.turn.orchestrator.partial import UnjudgedError, judged_partial
 from app.turn.orchestrator.queue import free
 from app.turn.orchestrator.rerun import Rerun, may_run_again, reclaim
 from app.turn.orchestrator.services import Services
@@ -94,6 +95,8 @@ class Takeover:
         """Let a fault with one conversation not keep the others waiting."""
         try:
             return await ending
+        except UnjudgedError:
+            return False
         except Exception as error:
             if is_lost(error):
                 raise
@@ -103,6 +106,7 @@ class Takeover:
     async def _take(self, conversation: UUID, operation: UUID, start: Callable[[Rerun], Running]) -> bool:
         """Take one operation over, in one transaction, under a higher fence than its own."""
         self._reruns = [rerun for rerun in self._reruns if not rerun.done]
+        judged = await judged_partial(self._services, conversation, operation)
         async with self._database.transaction() as connection:
             entry = await inbound.find(connection, conversation, operation)
             rerun = await reclaim(connection, self._services, entry) if entry and self._has_room else None
@@ -112,7 +116,7 @@ class Takeover:
                 seized = await claims.seize(connection, conversation, operation, only_dead=True)
                 if seized is None or entry is None:
                     return False
-                await end_seized(connection, self._services, seized, entry, INTERRUPTED)
+                await end_seized(connection, self._services, seized, entry, INTERRUPTED, judged=judged)
         if entry is None:
             return False
         if rerun is not None:
@@ -125,12 +129,13 @@ class Takeover:
 
     async def _end(self, conversation: UUID, operation: UUID) -> bool:
         """End an operation of this process's own, which lives."""
+        judged = await judged_partial(self._services, conversation, operation)
         async with self._database.transaction() as connection:
             entry = await inbound.find(connection, conversation, operation)
             seized = await claims.seize(connection, conversation, operation, only_dead=False)
             if seized is None or entry is None:
                 return False
-            await end_seized(connection, self._services, seized, entry, BROKEN_OFF)
+            await end_seized(connection, self._services, seized, entry, BROKEN_OFF, judged=judged)
         self._services.wakeups.wake([entry.stream_id, free(conversation)])
         self._log.warning("takeover.stray_ended", stream_id=entry.stream_id, turn_id=entry.turn_id)
         return True

@@ -13,13 +13,16 @@ from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.queue import accept_in_turn
-from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft
+from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
 from app.turn.preparation.pipeline import prepare
 
 
-async def run_turn(operation: Operation, turn: TurnInput) -> AsyncIterator[Emission]:
-    """Run the turn. A refusal before T1 raises and leaves no trace; afterwards the last item is the outcome."""
-    draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id)
+async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | None = None) -> AsyncIterator[Emission]:
+    """Run the turn. A refusal before T1 raises and leaves no trace; afterwards the last item is the outcome.
+
+    `verdict` gives the turn as it may be accepted, where its input is judged while it is prepared.
+    """
+    draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id, verdict=verdict)
     prepared = await prepare(draft, phase_services(operation, turn.on_busy))
     async for emission in execute(operation, prepared.gmi, gmi_input(operation, turn, prepared)):
         yield emission

@@ -1,7 +1,7 @@
 """What the phases fill in, and what comes of it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.conversation.budget import Room
@@ -9,6 +9,7 @@ from app.conversation.history import Summary
 from app.conversation.tokens import TokenCounters
 from app.domain.chunks import StreamChunk
 from app.domain.clock import Clock
+from app.domain.errors import ValidationError
 from app.domain.messages import Message
 from app.domain.persona import Persona
 from app.domain.policy import TurnPolicy
@@ -25,6 +26,8 @@ from app.turn.gmi.personas import Personas
 
 Store = Callable[[Connection, int], Awaitable[None]]
 Accept = Callable[[Store, dict[str, Any]], Awaitable[None]]
+Verdict = Callable[[], Awaitable[TurnInput]]
+"""Waits for the guardrails' word on the input and gives the turn as it may be accepted; raises what refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,18 @@ class TurnDraft:
     usage: Usage = Usage()
     room: Room | None = None
     routing: dict[str, Any] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+    async def judged(self) -> None:
+        """Wait until the input may be used: before a model is told of it, and before it is stored."""
+        if self.verdict is None:
+            return
+        self.turn, self.verdict = await self.verdict(), None
+        if not self.turn.input or (isinstance(self.turn.input, str) and not self.turn.input.strip()):
+            message = "A guardrail has left nothing of the input; send another one."
+            raise ValidationError(message)
+        if self.input is not None:
+            self.input = replace(self.input, message=replace(self.input.message, content=self.turn.input))
 
     def chosen(self) -> tuple[Persona, Gmi, NewMessage]:
         """Give what phases 2 and 4 chose; a later phase that runs without them is a fault of the pipeline."""

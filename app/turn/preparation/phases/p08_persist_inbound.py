@@ -14,6 +14,7 @@ from app.turn.preparation.room import check_input
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
     """Accept it. Raises (and stores nothing) NotFoundError, ConversationBusyError, PauseHeldError or TooLargeError."""
+    await draft.judged()
     check_input(draft, services)
 
     async def store(connection: Connection, fence: int) -> None:
