@@ -15,6 +15,7 @@ from app.domain.views import (
     Page,
     PartialResults,
     PersonaView,
+    SpendingView,
     Started,
     StreamView,
 )
@@ -59,6 +60,14 @@ class Runtime(Protocol):
 
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""
+        ...
+
+    async def stream_usage(self, caller: Caller, stream_id: str) -> SpendingView:
+        """Tell what a stream has used."""
+        ...
+
+    async def conversation_usage(self, caller: Caller, conversation_id: str) -> SpendingView:
+        """Tell what a conversation has used."""
         ...
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:

@@ -122,3 +122,56 @@ class PersonaView:
     model: str
     tools: tuple[str, ...]
     is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUsage:
+    """What requests to one model took. `cost_usd` is None when no price of the model is known.
+
+    `estimated_requests` are those whose provider told no usage, so that the service's own count is in the sums.
+    """
+
+    model: str
+    requests: int
+    failed_requests: int
+    estimated_requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """One attempt at a model request. `purpose` is what it was for; `outcome` is how it ended. Times are seconds."""
+
+    turn_id: str
+    purpose: str
+    step: int
+    hop: int
+    attempt: int
+    model: str
+    outcome: str
+    reason: str | None
+    status: int | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    estimated: bool
+    cost_usd: float | None
+    first_output_seconds: float | None
+    seconds: float
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingView:
+    """What a stream or a conversation has used: by model, and (of a stream) each request."""
+
+    conversation_id: str
+    models: tuple[ModelUsage, ...]
+    cost_usd: float | None
+    stream_id: str | None = None
+    requests: tuple[RequestView, ...] = ()

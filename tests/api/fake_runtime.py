@@ -14,6 +14,7 @@ from app.domain.views import (
     Page,
     PartialResults,
     PersonaView,
+    SpendingView,
     Started,
     StreamView,
 )
@@ -109,6 +110,14 @@ class FakeRuntime:
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         self._ask(caller, stream_id)
         return STATE
+
+    async def stream_usage(self, caller: Caller, stream_id: str) -> SpendingView:
+        self._ask(caller, stream_id)
+        return SpendingView("chat-1", (), None, stream_id=stream_id)
+
+    async def conversation_usage(self, caller: Caller, conversation_id: str) -> SpendingView:
+        self._ask(caller, conversation_id)
+        return SpendingView(conversation_id, (), None)
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
         self._ask(caller, conversation_id)

@@ -23,6 +23,7 @@ from app.api.schemas.conversations import (
     MessageOut,
     PageOut,
 )
+from app.api.schemas.usage import ConversationUsageOut
 from app.domain.errors import AlreadyExistsError, NotFoundError, PersonaNotFoundError
 
 router = APIRouter(prefix="/v1/conversations", route_class=DoorRoute, tags=["conversations"])
@@ -63,6 +64,12 @@ async def list_conversations(
 async def read_conversation(conversation_id: ConversationPath, runtime: RuntimeDep, caller: Reading) -> object:
     """Give a conversation, and which stream runs in it."""
     return await runtime.get_conversation(caller, conversation_id)
+
+
+@router.get("/{conversation_id}/usage", response_model=ConversationUsageOut, responses=refusals(NotFoundError))
+async def read_conversation_usage(conversation_id: ConversationPath, runtime: RuntimeDep, caller: Reading) -> object:
+    """Give what a conversation has used so far, by model."""
+    return await runtime.conversation_usage(caller, conversation_id)
 
 
 @router.patch("/{conversation_id}", response_model=ConversationOut, responses=refusals(NotFoundError, body=True))

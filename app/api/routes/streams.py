@@ -12,6 +12,7 @@ from app.api.documents import EVENT_STREAM_CONTENT, refusals
 from app.api.negotiation import Form, form_of
 from app.api.operations import stream_object
 from app.api.schemas.streams import CancelBody, CancelOut, StreamOut
+from app.api.schemas.usage import StreamUsageOut
 from app.api.sse import FrameResponse, ObjectResponse, ReaderTerms, nothing
 from app.domain.errors import GoneError, NotAcceptableError, NotFoundError, RateLimitedError
 from app.domain.views import Cursor
@@ -23,6 +24,12 @@ router = APIRouter(route_class=DoorRoute, tags=["streams"])
 async def read_stream(stream_id: StreamPath, runtime: RuntimeDep, caller: Reading) -> object:
     """Give a stream's state: what it answered, what it waits for, or why it failed."""
     return await runtime.stream_state(caller, stream_id)
+
+
+@router.get("/v1/streams/{stream_id}/usage", response_model=StreamUsageOut, responses=refusals(NotFoundError))
+async def read_stream_usage(stream_id: StreamPath, runtime: RuntimeDep, caller: Reading) -> object:
+    """Give what a stream has used: every attempt at a model request, failed and cancelled ones too."""
+    return await runtime.stream_usage(caller, stream_id)
 
 
 @router.post("/v1/streams/{stream_id}/cancel", response_model=CancelOut, responses=refusals(NotFoundError, body=True))

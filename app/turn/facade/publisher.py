@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from time import perf_counter
+from typing import Final
 
 import structlog
 
@@ -20,6 +21,8 @@ from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.settlement import settle
 
 _log = structlog.get_logger("app.turn")
+
+ACCOUNT_SECONDS: Final = 2.0
 
 
 class Publisher:
@@ -48,6 +51,7 @@ class Publisher:
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
         self._settling = False
+        self._accounted = False
         operation.cancel = self.cancel
 
     def cancel(self) -> None:
@@ -72,6 +76,7 @@ class Publisher:
             await self._last_word(cut_short(self._operation, StreamStatus.CANCELLED, "cancelled"))
         finally:
             self._close()
+            await self._account()
 
     async def _read(self, emissions: AsyncIterator[Emission]) -> None:
         try:
@@ -109,6 +114,7 @@ class Publisher:
             taken_pause=self._taken_pause,
             close_reason=self._close_reason,
         )
+        self._accounted = True
         self._line(outcome.status.value, error=(outcome.error or {}).get("code"))
 
     async def _failed(self, error: Exception) -> None:
@@ -139,6 +145,17 @@ class Publisher:
             self._line("lost", error=(outcome.error or {}).get("code"))
         except Exception as error:  # noqa: BLE001 - the takeover ends what this process no longer works on
             _log.exception("operation.not_settled", stream_id=self._operation.stream_id, exc_info=error)
+
+    async def _account(self) -> None:
+        """Keep what was asked of models in an operation without an outcome of its own: it was billed all the same."""
+        operation = self._operation
+        if self._accounted or not operation.fence or not operation.calls:
+            return
+        try:
+            async with asyncio.timeout(ACCOUNT_SECONDS), operation.services.database.transaction() as connection:
+                await operation.keep_calls(connection)
+        except Exception as error:  # noqa: BLE001 - the ledger lacks a row, and that is all
+            _log.warning("usage.not_kept", stream_id=operation.stream_id, error=type(error).__name__)
 
     def _ring(self) -> Ring:
         if self._operation.ring is None:

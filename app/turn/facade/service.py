@@ -29,6 +29,7 @@ from app.domain.views import (
     Page,
     PartialResults,
     PersonaView,
+    SpendingView,
     Started,
     StreamView,
 )
@@ -46,6 +47,7 @@ from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.queries import Queries
+from app.turn.facade.spending import Spending
 from app.turn.facade.tenants import Tenants
 from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
@@ -70,6 +72,7 @@ class AgentRuntime:
         self._lifecycle = lifecycle
         self._queries = Queries(services.database)
         self._pausing = Pausing(services)
+        self._spending = Spending(services.database, self._queries)
 
     async def start(self) -> None:
         """Make ready for calls."""
@@ -297,6 +300,14 @@ class AgentRuntime:
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""
         return await self._queries.stream_view(self._admit(caller), stream_id)
+
+    async def stream_usage(self, caller: Caller, stream_id: str) -> SpendingView:
+        """Tell what a stream has used, request by request."""
+        return await self._spending.of_stream(self._admit(caller), stream_id)
+
+    async def conversation_usage(self, caller: Caller, conversation_id: str) -> SpendingView:
+        """Tell what a conversation has used, by model."""
+        return await self._spending.of_conversation(self._admit(caller), conversation_id)
 
     # Pauses, conversations, personas ----------------------------------------------------------------------------
 
