@@ -6,7 +6,7 @@ fails later does not throw away what a model was paid for, and failures are coun
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
@@ -107,11 +107,16 @@ class _FailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Summarizer:
-    """Makes summaries with the models there are. `on_call` is told of each request that this took."""
+    """Makes summaries with the models there are.
+
+    `before_call` is awaited before a model is asked and may say that the operation is lost; `on_call` is told of each
+    request that it took.
+    """
 
     database: Database
     gateway: Gateway
     clock: Clock
+    before_call: Callable[[], Awaitable[None]]
     on_call: Callable[[ModelCall], None]
 
     async def attempt(self, task: Task, record: SummaryRecord | None, counter: TokenCounter) -> Tried:
@@ -132,6 +137,7 @@ class Summarizer:
         if chosen is None:
             return Tried(record, "below_threshold" if entries else "no_messages")
         seen = record or SummaryRecord(task.conversation)
+        await self.before_call()
         try:
             return await self._pass(task, seen, chosen, counter)
         except _FailedError as failure:

@@ -32,6 +32,7 @@ class TurnOptions:
     max_tool_iterations: int | None = None
     response_format: Mapping[str, Any] | None = None
     turn_timeout_seconds: float | None = None
+    mode: str | None = None
     tool_failure_mode: FailureMode | None = None
     tool_gate: Mapping[str, Any] | None = None
     custom_flags: Mapping[str, Any] = field(default_factory=dict)

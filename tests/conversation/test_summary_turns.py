@@ -128,6 +128,18 @@ async def test_where_the_mode_switches_it_off_the_history_is_the_plain_one(share
 
 
 @requirement("R344")
+@pytest.mark.parametrize(
+    "options",
+    [TurnOptions(mode="narrow"), in_mode("narrow"), TurnOptions(mode="narrow", custom_flags={"mode": "wide"})],
+    ids=["option", "flag", "both"],
+)
+async def test_options_or_a_flag_name_the_mode(shared_database: str, options: TurnOptions) -> None:
+    async with talking(shared_database, rolling_summary_compaction=PROFILES) as stage:
+        chunks = await stage.play("Hello", options=options)
+        assert routing(chunks)["rolling_summary"]["profile_id"] == "narrow"
+
+
+@requirement("R344")
 async def test_without_a_mode_of_its_own_the_personas_id_is_the_turns_mode(shared_database: str) -> None:
     given = {**PROFILES, "profiles_by_mode": {"demo": "wide"}}
     async with talking(shared_database, rolling_summary_compaction=given) as stage:

@@ -62,6 +62,9 @@ class OptionsInput(Input):
     max_tool_iterations: int | None = Field(default=None, ge=1, le=100, description="Tool rounds of the turn.")
     response_format: JsonObject | None = Field(default=None, description="Passed to the provider as it is.")
     turn_timeout_seconds: float | None = Field(default=None, gt=0, le=86_400, description="Longest time to run.")
+    mode: str | None = Field(
+        default=None, min_length=1, max_length=128, description="The turn's mode; it picks the profile of its summary."
+    )
     tool_failure_mode: FailureMode | None = Field(
         default=None, description="Whether the turn goes on (`fail_open`) when a tool of the runtime fails, or fails."
     )

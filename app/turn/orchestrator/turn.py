@@ -52,6 +52,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         personas=services.personas,
         gmis=services.gmis,
         gateway=services.gateway,
+        before_call=operation.may_go_on,
         on_call=operation.calls.append,
         tools=services.tools.registry,
         counters=services.counters,

@@ -34,7 +34,7 @@ Verdict = Callable[[], Awaitable[TurnInput]]
 class PhaseServices:
     """What a phase may use. `emit` puts a chunk on the stream; `accept` is T1, given what to store besides.
 
-    `on_call` is told of each attempt at a model request.
+    `before_call` is awaited before a model is asked, and `on_call` is told of each attempt.
     """
 
     database: Database
@@ -42,6 +42,7 @@ class PhaseServices:
     personas: Personas
     gmis: GmiManager
     gateway: Gateway
+    before_call: Callable[[], Awaitable[None]]
     on_call: Callable[[ModelCall], None]
     tools: ToolRegistry
     counters: TokenCounters

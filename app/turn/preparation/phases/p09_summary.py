@@ -41,8 +41,9 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
 
 
 def _mode(draft: TurnDraft) -> str:
-    """Give the turn's mode: its own flag, else the persona's id."""
-    return str(draft.turn.options.custom_flags.get("mode") or "").strip() or draft.chosen()[0].id
+    """Give the turn's mode: as its options say, else its flag, else the persona's id."""
+    options = draft.turn.options
+    return str(options.mode or options.custom_flags.get("mode") or "").strip() or draft.chosen()[0].id
 
 
 async def _attempt(
@@ -67,7 +68,9 @@ async def _attempt(
         enough=enough,
         keys=draft.turn.provider_api_keys,
     )
-    summarizer = Summarizer(services.database, services.gateway, services.clock, services.on_call)
+    summarizer = Summarizer(
+        services.database, services.gateway, services.clock, before_call=services.before_call, on_call=services.on_call
+    )
     return await summarizer.attempt(task, record, services.counters.of(task.model))
 
 
