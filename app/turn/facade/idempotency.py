@@ -1,17 +1,22 @@
 """Idempotency keys: the same request again attaches to what it started, another one under the same key is refused."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from app.domain.errors import KeyReusedError
+from app.domain.errors import AppError, KeyReusedError
+from app.domain.ids import row_key
 from app.domain.jsontext import dumps
-from app.domain.turn import OperationKind, ResultsInput, TurnInput
+from app.domain.turn import Caller, OperationKind, ResultsInput, TurnInput
 from app.domain.views import Started
 from app.store import inbound
 from app.store.database import Database
+from app.store.inbound import KeyTakenError
 from app.turn.orchestrator.operation import Identity
+
+Answer = TypeVar("Answer")
 
 UNNAMED = {"provider_api_keys", "idempotency_key", "caller"}
 """Never part of a fingerprint: secrets are not even hashed."""
@@ -33,6 +38,40 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     return value.to_json() if hasattr(value, "to_json") else value
+
+
+class Repeats:
+    """Tells a request that comes for the first time from one that was accepted before."""
+
+    def __init__(self, database: Database, readable: Callable[[Caller, str], Awaitable[object]]) -> None:
+        """`readable` raises for a stream that the caller may not read."""
+        self._database = database
+        self._readable = readable
+
+    async def once(
+        self, kind: OperationKind, identity: Identity, start: Callable[[], Awaitable[Answer]]
+    ) -> Started | Answer:
+        """Start a request, or give what an earlier one with its key has started.
+
+        After a refusal this is asked again: another request with the same key may have been faster.
+        """
+        earlier = await self._earlier(kind, identity)
+        if earlier is not None:
+            return earlier
+        try:
+            return await start()
+        except (KeyTakenError, AppError):
+            earlier = await self._earlier(kind, identity)
+            if earlier is None:
+                raise
+            return earlier
+
+    async def _earlier(self, kind: OperationKind, identity: Identity) -> Started | None:
+        conversation = row_key(identity.caller.organization_id, identity.conversation_id)
+        found = await find_started(self._database, conversation, kind, identity)
+        if found is not None:
+            await self._readable(identity.caller, found.stream_id)
+        return found
 
 
 async def find_started(

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from app.domain.errors import (
     ClosedStreamError,
-    ConversationBusyError,
     GoneError,
     InvalidStateError,
     MalformedError,
@@ -36,13 +35,12 @@ from app.domain.views import (
 from app.store import claims
 from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
-from app.store.inbound import KeyTakenError
 from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
 from app.streaming.tail import Tail
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
-from app.turn.facade.idempotency import find_started, fingerprint
+from app.turn.facade.idempotency import Repeats, fingerprint
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
@@ -71,6 +69,7 @@ class AgentRuntime:
         self._tail = tail
         self._lifecycle = lifecycle
         self._queries = Queries(services.database)
+        self._repeats = Repeats(services.database, self._queries.stream)
         self._pausing = Pausing(services)
         self._spending = Spending(services.database, self._queries)
 
@@ -113,26 +112,29 @@ class AgentRuntime:
             turn.idempotency_key,
             fingerprint(turn),
         )
-        replayed = await self._replayed(OperationKind.TURN, identity)
-        if replayed is not None:
-            return replayed
-        operation = self._operation(OperationKind.TURN, identity)
-        if on_wait is not None:
-            operation.on_wait = on_wait
-        longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
-        guard, emissions = await self._guards.begin(operation, turn, self._services.personas.known(persona_id), longest)
-        return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
+
+        async def start() -> Started:
+            operation = self._operation(OperationKind.TURN, identity)
+            if on_wait is not None:
+                operation.on_wait = on_wait
+            longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
+            persona = self._services.personas.known(persona_id)
+            guard, emissions = await self._guards.begin(operation, turn, persona, longest)
+            return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
+
+        return await self._repeats.once(OperationKind.TURN, identity, start)
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results on the stream of their pause (R74 to R92); partial ones may leave it waiting for the rest."""
         results = self._taken(results)
         record = await self._queries.stream(results.caller, results.stream_id or "")
         identity = self._identity(results, record.conversation_id, record.stream_id)
-        replayed = await self._replayed(OperationKind.CONTINUATION, identity)
-        if replayed is not None:
-            return replayed
-        pause = await self._held_on(record, results.pause_id)
-        return await self._continue(OperationKind.CONTINUATION, pause, results, identity)
+
+        async def start() -> Started | PartialResults:
+            pause = await self._held_on(record, results.pause_id)
+            return await self._continue(OperationKind.CONTINUATION, pause, results, identity)
+
+        return await self._repeats.once(OperationKind.CONTINUATION, identity, start)
 
     async def resume(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results for a named pause, onto a new stream (R189 to R199)."""
@@ -141,14 +143,15 @@ class AgentRuntime:
         await self._queries.conversation(caller, name)
         key = row_key(caller.organization_id, name)
         identity = self._identity(results, name, stream_id_for(key))
-        replayed = await self._replayed(OperationKind.RESUME, identity)
-        if replayed is not None:
-            return replayed
-        pause = await self._queries.pause(key, results.pause_id or "")
-        if pause is None or pause.state is not PauseState.HELD:
-            message = f"The conversation does not hold the pause {results.pause_id!r}: it was continued or ended."
-            raise InvalidStateError(message, pause_id=results.pause_id)
-        return await self._continue(OperationKind.RESUME, pause, results, identity)
+
+        async def start() -> Started | PartialResults:
+            pause = await self._queries.pause(key, results.pause_id or "")
+            if pause is None or pause.state is not PauseState.HELD:
+                message = f"The conversation does not hold the pause {results.pause_id!r}: it was continued or ended."
+                raise InvalidStateError(message, pause_id=results.pause_id)
+            return await self._continue(OperationKind.RESUME, pause, results, identity)
+
+        return await self._repeats.once(OperationKind.RESUME, identity, start)
 
     async def cancel(self, caller: Caller, stream_id: str) -> str:
         """End what runs on the stream, or the pause it holds; tells `cancelling`, `cancelled` or `already_ended`."""
@@ -237,14 +240,6 @@ class AgentRuntime:
             results.caller, conversation_id, "", stream_id, "", results.idempotency_key, fingerprint(results)
         )
 
-    async def _replayed(self, kind: OperationKind, identity: Identity) -> Started | None:
-        """Give what an earlier request with the same key started."""
-        key = row_key(identity.caller.organization_id, identity.conversation_id)
-        found = await find_started(self._services.database, key, kind, identity)
-        if found is not None:
-            await self._queries.stream(identity.caller, found.stream_id)
-        return found
-
     def _operation(self, kind: OperationKind, identity: Identity) -> Operation:
         self._lifecycle.check_open()
         return Operation(self._services, kind, identity)
@@ -257,12 +252,6 @@ class AgentRuntime:
             if operation.waits:
                 task.cancel()
             raise
-        except (KeyTakenError, ConversationBusyError, InvalidStateError):
-            # Another request with the same key may have been faster: then this one is a repetition.
-            replayed = await self._replayed(operation.kind, operation.identity)
-            if replayed is None:
-                raise
-            return replayed
         except (ReplicaGoneError, OutcomeUnknownError):
             message = "This replica is starting anew; try again."
             raise UnavailableError(message, retry_after=1) from None

@@ -1,0 +1,197 @@
+"""Idempotency keys: the same request again attaches to what it started; another one under its key is refused."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.domain.errors import ConversationBusyError, InvalidStateError, KeyReusedError
+from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
+from app.domain.views import Cursor, Started
+from app.providers.scripted import Hold
+from tests.requirements import requirement
+from tests.stage import ADA, CHAT, WEATHER, Stage, result, turn_input
+from tests.turn.pausing import by_results, codes, paused, scripted, tables
+
+Post = Callable[[Stage], Awaitable[Any]]
+KINDS = pytest.mark.parametrize("kind", ["turn", "results", "resume"])
+
+
+def turn(text: str = "Hi.", **more: Any) -> TurnInput:
+    return turn_input(text, **{"idempotency_key": "key-1", **more})
+
+
+async def request_of(stage: Stage, kind: str) -> TurnInput | ResultsInput:
+    """Make a request with a key; one that continues something has a pause to continue."""
+    if kind == "turn":
+        return turn(tools=[WEATHER])
+    pause = await paused(stage, "c1", "c2")
+    # As clients send it: without the tools' names, which the pause knows.
+    given = ResultsInput(ADA, (result("c1", name=""), result("c2", name="")), idempotency_key="key-1")
+    if kind == "results":
+        return replace(given, stream_id=pause.stream_id)
+    return replace(given, conversation_id=CHAT, pause_id=pause.pause_id)
+
+
+async def post(stage: Stage, request: TurnInput | ResultsInput) -> Started:
+    """Send a request and give what was started, or attached to."""
+    if isinstance(request, TurnInput):
+        return await stage.runtime.start_turn(request)
+    sent = stage.runtime.pass_results if request.stream_id else stage.runtime.resume
+    started = await sent(request)
+    assert isinstance(started, Started)
+    return started
+
+
+async def read(stage: Stage, started: Started, after: Cursor | None = None) -> bytes:
+    """Give the bytes of an operation to its end."""
+    frames = b""
+    async with asyncio.timeout(5):
+        async for piece in await stage.runtime.open_operation(started, after):
+            frames += b"" if piece.startswith(b":") else piece
+    return frames
+
+
+def changed(request: TurnInput | ResultsInput) -> TurnInput | ResultsInput:
+    """Give a request that means something else."""
+    if isinstance(request, TurnInput):
+        return replace(request, input="Another thing.")
+    return replace(request, results=(result("c1", "another"), *request.results[1:]))
+
+
+@requirement("R73", "R85", "R86")
+@KINDS
+async def test_the_same_request_again_is_given_the_same_frames_and_asks_no_model(stage: Stage, kind: str) -> None:
+    request = await request_of(stage, kind)
+    asked = len(stage.provider.requests)
+    stage.provider.add("Mild.")
+    first = await post(stage, request)
+    frames = await read(stage, first)
+    again = await post(stage, request)
+
+    assert (again.replayed, replace(again, replayed=False)) == (True, first)
+    assert await read(stage, again) == frames
+    assert frames.count(b"event: end\n") == 1
+    third = frames.split(b"\n\n")[2] + b"\n\n"
+    assert await read(stage, again, Cursor(first.fence, 2)) == frames[frames.index(third) :]
+    assert len(stage.provider.requests) == asked + 1
+
+
+@KINDS
+async def test_another_request_under_the_key_is_refused_and_changes_nothing(stage: Stage, kind: str) -> None:
+    request = await request_of(stage, kind)
+    stage.provider.add("Mild.")
+    first = await post(stage, request)
+    await read(stage, first)
+    before = await tables(stage.database)
+
+    with pytest.raises(KeyReusedError) as refused:
+        await post(stage, changed(request))
+    assert refused.value.details["stream_id"] == first.stream_id
+    assert await tables(stage.database) == before
+
+
+@KINDS
+async def test_twenty_at_once_on_two_processes_start_one_operation(shared_database: str, kind: str) -> None:
+    hold = Hold()
+    async with scripted(shared_database) as one, scripted(shared_database) as two:
+        request = await request_of(one, kind)
+        asked = len(one.provider.requests)
+        one.provider.add([hold, "Mild."])
+        two.provider.add([hold, "Mild."])
+        stages = [one, two] * 10
+        posts = asyncio.gather(*(post(stage, request) for stage in stages))
+        async with asyncio.timeout(20):
+            started = await posts
+            readers = asyncio.gather(*(read(*pair) for pair in zip(stages, started, strict=True)))
+            await hold.reached.wait()
+            hold.release()
+            frames = await readers
+
+        assert [entry.replayed for entry in started].count(False) == 1
+        assert len({replace(entry, replayed=True) for entry in started}) == 1
+        assert len(set(frames)) == 1
+        assert len(one.provider.requests) + len(two.provider.requests) == asked + 1
+
+
+@KINDS
+async def test_after_a_restart_the_same_request_is_still_known(shared_database: str, kind: str) -> None:
+    async with scripted(shared_database) as stage:
+        request = await request_of(stage, kind)
+        stage.provider.add("Mild.")
+        first = await post(stage, request)
+        frames = await read(stage, first)
+    async with scripted(shared_database) as stage:
+        again = await post(stage, request)
+        assert again == replace(first, replayed=True)
+        assert await read(stage, again) == frames
+        with pytest.raises(KeyReusedError):
+            await post(stage, changed(request))
+        assert stage.provider.requests == []
+
+
+async def test_a_refused_request_holds_no_key(stage: Stage) -> None:
+    hold = Hold()
+    stage.provider.add([hold, "First."], "Second.")
+    running = await stage.runtime.start_turn(turn_input("One."))
+    with pytest.raises(ConversationBusyError):
+        await stage.runtime.start_turn(turn())
+    hold.release()
+    await read(stage, running)
+
+    accepted = await stage.runtime.start_turn(turn("Something else under the same key."))
+    assert not accepted.replayed
+    assert b"Second." in await read(stage, accepted)
+
+
+@pytest.mark.parametrize("kind", ["results", "resume"])
+async def test_refused_results_hold_no_key(stage: Stage, kind: str) -> None:
+    request = await request_of(stage, kind)
+    assert isinstance(request, ResultsInput)
+    with pytest.raises(InvalidStateError):
+        await post(stage, replace(request, results=(result("c9"),)))
+    stage.provider.add("Mild.")
+    assert not (await post(stage, request)).replayed
+
+
+async def test_a_key_names_a_request_of_one_kind_conversation_user_and_organization(stage: Stage) -> None:
+    stage.provider.add("A.", "B.", "C.", "D.")
+    requests = [
+        turn(),
+        turn(conversation="chat-2"),
+        turn(conversation="chat-3", caller=Caller("eve")),
+        turn(caller=Caller("ada", "acme")),
+    ]
+    started = [await stage.runtime.start_turn(request) for request in requests]
+    assert [entry.replayed for entry in started] == [False] * 4
+    assert len({entry.stream_id for entry in started}) == 4
+    for entry in started:
+        await read(stage, entry)
+
+    pause: Pause = await paused(stage, "c1")
+    stage.provider.add("E.")
+    given = ResultsInput(ADA, (result("c1"),), stream_id=pause.stream_id, idempotency_key="key-1")
+    assert not (await post(stage, given)).replayed
+
+
+async def test_a_key_that_was_used_for_partial_results_is_free_until_they_are_complete(stage: Stage) -> None:
+    request = await request_of(stage, "results")
+    assert isinstance(request, ResultsInput)
+    half = replace(request, results=request.results[:1], partial=True)
+    first, again = await stage.runtime.pass_results(half), await stage.runtime.pass_results(half)
+    assert first == again
+
+    stage.provider.add("Mild.")
+    done = await post(stage, replace(request, results=request.results[1:], partial=True))
+    await read(stage, done)
+    assert (await post(stage, replace(request, results=request.results[1:], partial=True))).replayed
+
+
+async def test_without_the_key_accepted_results_are_refused_the_second_time(stage: Stage) -> None:
+    pause = await paused(stage, "c1")
+    stage.provider.add("Mild.")
+    await by_results(stage, pause, result("c1"))
+    assert codes(await by_results(stage, pause, result("c1"))) == ["TOOL_ERROR"]
+    assert await stage.pending() is None
