@@ -40,7 +40,8 @@ _MEMORY_KEY: Final = "memory_json"
 class Bounds:
     """How far a pass may reach: not into the first `head` entries, not to `tail_from`, not over `most` messages.
 
-    It begins no further round once it has `enough`; None is as many as it may.
+    It takes nothing up to the position `behind`, and begins no further round once it has `enough`; None is as many as
+    it may.
     """
 
     head: int
@@ -48,6 +49,7 @@ class Bounds:
     least: int
     most: int
     enough: int | None = None
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def choose(entries: Sequence[Entry], bounds: Bounds) -> Pass | None:
         if inside[-1].position >= bounds.tail_from or (taken and _is_full(bounds, len(taken), len(inside))):
             left += [entry.position for entry in entries[block.start :]]
             break
-        if _may_be_taken(block, messages):
+        if inside[0].position > bounds.behind and _may_be_taken(block, messages):
             taken += inside
         else:
             left += [entry.position for entry in inside]

@@ -129,10 +129,11 @@ class Summarizer:
             return Tried(record, "no_model")
         async with self.database.transaction() as connection:
             entries, tail_from, newest = await _candidates(connection, task, record)
+            behind = await _head_end(connection, task)
         if record is not None and _is_open(record, task, newest):
             return Tried(record, "breaker")
         head = 0 if record is not None and record.covers else task.compaction.head
-        bounds = Bounds(head, tail_from, task.compaction.least, task.compaction.most, task.enough)
+        bounds = Bounds(head, tail_from, task.compaction.least, task.compaction.most, task.enough, behind)
         chosen = choose(entries, bounds)
         if chosen is None:
             return Tried(record, "below_threshold" if entries else "no_messages")
@@ -233,6 +234,14 @@ def _is_open(record: SummaryRecord, task: Task, newest: int) -> bool:
     if record.failures < BREAKER or failed.get("settings") != task.settings:
         return False
     return newest - int(failed.get("upto", 0)) < task.patience
+
+
+async def _head_end(connection: Connection, task: Task) -> int:
+    """Give the last position of the head that a summary at the limit leaves alone, whoever made the summary so far."""
+    if not task.at_limit or not task.compaction.head:
+        return 0
+    head = await messages.oldest(connection, task.conversation, limit=task.compaction.head)
+    return head[-1].position if head else 0
 
 
 async def _candidates(connection: Connection, task: Task, record: SummaryRecord | None) -> tuple[list[Entry], int, int]:

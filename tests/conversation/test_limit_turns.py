@@ -14,6 +14,7 @@ from app.settings import Settings
 from app.turn.facade.host import Chunk
 from tests.conversation.histories import round_of
 from tests.conversation.talking import (
+    ROLLING,
     add,
     asks_for_summary,
     completed,
@@ -152,6 +153,23 @@ async def test_within_the_limit_nothing_is_summarized_and_far_past_it_each_turn_
         assert len(told) == 12
         await stage.play("m75")
         assert passes(stage) == 2
+
+
+@requirement("R343")
+async def test_a_summary_at_the_limit_takes_none_of_the_head_also_where_a_profile_had_a_smaller_one(
+    shared_database: str,
+) -> None:
+    rolling = {**ROLLING, "head_messages_to_keep": 1, "max_messages_to_summarize_per_pass": 4}
+    async with talking(shared_database, rolling_summary_compaction=rolling) as stage:
+        await has_said(stage, *said(14))
+        await stage.play("m15")
+    given: dict[str, Any] = {**AT_LIMIT, "messages_to_keep_verbatim_head": 7}
+    async with talking(shared_database, max_history_length_messages=12, **given) as stage:
+        await stage.play("m17")
+        record = await record_of(shared_database)
+        assert record is not None
+        assert record.covers == ((2, 5), (8, 13))
+        assert last_told(stage) == ["m1", "[m2..m5][m8..m13]", "m6", "m7", "m14", "m15", "Ok.", "m17"]
 
 
 @requirement("R338", "R339")
