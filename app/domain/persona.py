@@ -5,16 +5,18 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from app.domain.tools import FailureMode
-from app.domain.turn import OnExpiry
+from app.domain.turn import Effort, OnExpiry
 
 
 @dataclass(frozen=True, slots=True)
 class PersonaOptions:
-    """Options of the model call; None is not sent."""
+    """Options of the model call; None is not sent. `extra_body` goes to the model as it is."""
 
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    reasoning_effort: Effort | None = None
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from uuid import UUID
 from app.domain.ids import row_key
 from app.domain.tools import FailureMode, ToolResult, ToolSpec
 
+Effort = Literal["none", "minimal", "low", "medium", "high"]
+"""How much a model that reasons is to think."""
+
 OnBusy = Literal["reject", "wait", "interrupt", "rollback"]
 OnExpiry = Literal["close", "continue"]
 
@@ -31,6 +34,7 @@ class TurnOptions:
     max_tokens: int | None = None
     max_tool_iterations: int | None = None
     response_format: Mapping[str, Any] | None = None
+    reasoning_effort: Effort | None = None
     turn_timeout_seconds: float | None = None
     mode: str | None = None
     tool_failure_mode: FailureMode | None = None

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolSpec
+from app.domain.turn import Effort
 from app.domain.usage import Usage
 
 ToolChoice = Literal["auto", "none", "required"]
@@ -17,7 +18,8 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 class ModelRequest:
     """One request to a model. `messages` begin with the system message, if there is one.
 
-    None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. `api_key` replaces the
+    None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. `extra_body` and
+    `extra_headers` go out as they are, beside what the request says itself. `api_key` replaces the
     configured key for this request and appears in no log, error or `repr`. `deadline` is the event loop's time by which
     the answer must be whole.
     """
@@ -30,8 +32,10 @@ class ModelRequest:
     top_p: float | None = None
     max_tokens: int | None = None
     response_format: Mapping[str, Any] | None = None
+    reasoning_effort: Effort | None = None
     user: str | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     api_key: str | None = field(default=None, repr=False)
     deadline: float = math.inf
 

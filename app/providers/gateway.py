@@ -129,6 +129,7 @@ class Gateway:
                     api_key=hop.api_key,
                     deadline=min(deadline, request.deadline),
                     extra_body=request.extra_body if hop.number == 0 else {},
+                    extra_headers=request.extra_headers if hop.number == 0 else {},
                 )
                 try:
                     async with aclosing(self._attempt(hop, attempt, sent, on_attempt)) as events:

@@ -49,9 +49,8 @@ class HttpProvider:
         A server that refuses an optional field is asked once more without it, and never with it again.
         """
         key = request.api_key or self._api_key
-        secrets = tuple(
-            {word for word in (key, *self._headers.values()) if word is not None and len(word) >= _SHORTEST_SECRET}
-        )
+        words = (key, *self._headers.values(), *request.extra_headers.values())
+        secrets = tuple({word for word in words if word is not None and len(word) >= _SHORTEST_SECRET})
         own = only_own(request.messages, self.name, request.model)
         body = self._dialect.body(replace(request, messages=own))
         while True:
@@ -60,7 +59,7 @@ class HttpProvider:
             call = HttpCall(
                 provider=self.name,
                 url=self._base_url + self._dialect.path(request),
-                headers={**self._key_headers(key), **self._headers},
+                headers={**self._key_headers(key), **self._headers, **request.extra_headers},
                 body=body,
                 secrets=secrets,
                 deadline=request.deadline,

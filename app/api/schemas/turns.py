@@ -9,7 +9,7 @@ from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, Owne
 from app.api.schemas.json_schema import check_object_schema
 from app.api.schemas.parts import TextOrParts, as_content
 from app.domain.tools import FailureMode, ToolSpec
-from app.domain.turn import Caller, OnBusy, OnExpiry, TurnInput, TurnOptions
+from app.domain.turn import Caller, Effort, OnBusy, OnExpiry, TurnInput, TurnOptions
 
 Language = Annotated[str, Field(min_length=1, max_length=64, examples=["en", "de-AT"])]
 Flag = str | int | float | bool | None
@@ -60,6 +60,7 @@ class OptionsInput(Input):
     top_p: float | None = Field(default=None, gt=0, le=1, description="Share of likely tokens to choose from.")
     max_tokens: int | None = Field(default=None, ge=1, le=10_000_000, description="Longest answer of a model step.")
     max_tool_iterations: int | None = Field(default=None, ge=1, le=100, description="Tool rounds of the turn.")
+    reasoning_effort: Effort | None = Field(default=None, description="How much a model that reasons is to think.")
     response_format: JsonObject | None = Field(default=None, description="Passed to the provider as it is.")
     turn_timeout_seconds: float | None = Field(default=None, gt=0, le=86_400, description="Longest time to run.")
     mode: str | None = Field(

@@ -112,6 +112,8 @@ class RuntimeGmi:
             top_p=options.top_p if options.top_p is not None else persona.top_p,
             max_tokens=options.max_tokens or persona.max_tokens,
             response_format=options.response_format,
+            reasoning_effort=options.reasoning_effort or persona.reasoning_effort,
+            extra_body=persona.extra_body,
             user=turn.context.caller.user_id,
         )
         host = frozenset(tool.name for tool in turn.host_tools)

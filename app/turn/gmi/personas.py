@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
 from app.domain.tools import FailureMode
-from app.domain.turn import OnExpiry
+from app.domain.turn import Effort, OnExpiry
 
 
 class OptionsInFile(BaseModel):
@@ -21,6 +21,8 @@ class OptionsInFile(BaseModel):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int | None = Field(default=None, ge=1)
+    reasoning_effort: Effort | None = None
+    extra_body: dict[str, Any] = {}
 
 
 class PersonaInFile(BaseModel):

@@ -22,6 +22,10 @@ REDACTED: Final = "redacted:"
 """What a kept signature begins with when the block's content was hidden by the provider."""
 
 
+_THOUGHTS: Final[dict[str, int]] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384}
+"""Tokens to think with, by effort."""
+
+
 @dataclass(frozen=True, slots=True)
 class AnthropicOptions:
     """What a request does not say.
@@ -45,6 +49,9 @@ def anthropic_body(request: ModelRequest, options: AnthropicOptions) -> dict[str
     if system := _system(request.messages):
         body["system"] = system
     body.update(_settings(request))
+    if budget := _THOUGHTS.get(request.reasoning_effort or "none"):
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        body["max_tokens"] += budget  # the dialect counts thoughts as part of the answer
     body.update((name, value) for name, value in request.extra_body.items() if name not in _OURS)
     _suit_thinking(body)
     if options.cache:

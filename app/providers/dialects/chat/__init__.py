@@ -30,5 +30,7 @@ class ChatDialect:
         return ChatDecoder(provider, self._compat, secrets)
 
     def refused_field(self, message: str) -> str | None:
-        """See `Dialect.refused_field`: some servers do not know the option that asks for usage."""
+        """See `Dialect.refused_field`: some servers know neither usage in the stream nor an effort."""
+        if "reasoning_effort" in message:
+            return "reasoning_effort"
         return "stream_options" if "stream_options" in message or "include_usage" in message else None

@@ -38,6 +38,7 @@ def _options(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
         "temperature": request.temperature,
         "top_p": request.top_p,
         compat.max_tokens_field: request.max_tokens,
+        "reasoning_effort": request.reasoning_effort,
         "response_format": None if request.response_format is None else dict(request.response_format),
         "user": request.user if compat.user_field else None,
     }

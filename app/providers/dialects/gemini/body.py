@@ -23,6 +23,10 @@ EXTRA: Final = "gemini"
 """Key in a call's `extra`: `{"signature"?, "id"?}` as the provider gave them."""
 
 
+_THOUGHTS: Final[dict[str, int]] = {"none": 0, "minimal": 512, "low": 2048, "medium": 8192, "high": 24_576}
+"""Tokens to think with, by effort."""
+
+
 def gemini_body(request: ModelRequest) -> dict[str, Any]:
     """Give the document to send; what is not set is left out. `generationConfig` of the extra body is merged in."""
     body: dict[str, Any] = {"contents": _contents(request)}
@@ -60,6 +64,8 @@ def _config(request: ModelRequest) -> dict[str, Any]:
         "topP": request.top_p,
         "maxOutputTokens": request.max_tokens,
     }
+    if request.reasoning_effort is not None:
+        config["thinkingConfig"] = {"thinkingBudget": _THOUGHTS[request.reasoning_effort]}
     wanted = request.response_format or {}
     if wanted.get("type") in {"json_object", "json_schema"}:
         config["responseMimeType"] = "application/json"

@@ -26,5 +26,7 @@ class ResponsesDialect:
         return ResponsesDecoder(provider, secrets)
 
     def refused_field(self, message: str) -> str | None:
-        """See `Dialect.refused_field`: models that do not reason refuse to include their reasoning."""
+        """See `Dialect.refused_field`: models that do not reason refuse an effort, and to include their reasoning."""
+        if "reasoning.effort" in message or "'reasoning'" in message:
+            return "reasoning"
         return "include" if "encrypted_content" in message or "'include'" in message else None

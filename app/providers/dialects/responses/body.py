@@ -29,6 +29,7 @@ def responses_body(request: ModelRequest) -> dict[str, Any]:
         "max_output_tokens": request.max_tokens,
         "user": request.user,
         "text": _text(request.response_format),
+        "reasoning": None if request.reasoning_effort is None else {"effort": request.reasoning_effort},
     }
     body.update((name, value) for name, value in options.items() if value is not None)
     if request.tools:
