@@ -60,6 +60,11 @@ class Server:
         await self._end(SIGTERM)
         return self._process.returncode or 0
 
+    async def ended(self) -> int:
+        """Wait for the process to end by itself, after a signal, and give its exit code."""
+        async with asyncio.timeout(START_SECONDS):
+            return await self._process.wait()
+
     def signal(self, number: Signals) -> None:
         """Send a signal to the process."""
         self._process.send_signal(number)

@@ -36,7 +36,7 @@ async def test_a_draining_process_refuses_turns_ends_its_own_and_says_when_to_co
     check_whole(frames)
     assert text_of(frames) == "It is done"
     assert await replay == b"".join(frame.raw for frame in frames)
-    assert await server.stop() == 0
+    assert await server.ended() == 0
     assert "Traceback" not in server.log
 
 
@@ -61,7 +61,7 @@ async def test_what_does_not_end_in_the_grace_is_handed_over_and_its_readers_are
     assert text_of(got) == "You said: Hello"
     assert only(got, "end").data["status"] == "completed"
     assert await mock.closed(1) == [0]
-    assert await a.stop() == 0
+    assert await a.ended() == 0
 
 
 class Balancer:
@@ -115,7 +115,7 @@ async def test_a_rolling_restart_under_load_fails_no_turn_and_loses_no_event(
             old.signal(SIGTERM)
             await asyncio.sleep(0.2)
             balancer.servers.remove(old)
-            assert await old.stop() == 0
+            assert await old.ended() == 0
         stop.set()
         await asyncio.gather(*talking)
     assert len(ended) >= 12
