@@ -1,7 +1,7 @@
 """JSON as text, one way for everything that is stored or sent: compact, exact, order kept."""
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 from pydantic_core import from_json
@@ -28,4 +28,9 @@ def loads(text: bytes | str) -> Any:
     try:
         return from_json(text, allow_inf_nan=False)
     except ValueError:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(name: str) -> NoReturn:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
