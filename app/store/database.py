@@ -28,6 +28,12 @@ GUARDS: Final = {
 }
 """Set on each connection: a process that is frozen inside a transaction must not block the one that takes over."""
 
+TRANSACTION_GUARD: Final = """
+SELECT set_config('transaction_timeout', '12000', false)
+WHERE current_setting('server_version_num')::int >= 170000
+"""
+"""The other guards don't see a process that is frozen between preparing a statement and executing it. From 17 on."""
+
 T = TypeVar("T")
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -38,7 +44,7 @@ _RESERVED: Final = 2
 """Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
 
 _LOST: Final = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, PoolTimeoutError)
-_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03")
+_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03", "25P04")
 
 
 def driver_url(url: str) -> str:
@@ -109,6 +115,8 @@ class Database:
             connect_args={"timeout": 5, "command_timeout": _STATEMENT_SECONDS, **session},
         )
         event.listen(engine.sync_engine.pool, "checkout", _refuse_closed)
+        if not self._pooled:
+            event.listen(engine.sync_engine.pool, "connect", _guard)
         return engine
 
     @asynccontextmanager
@@ -228,6 +236,10 @@ class Database:
         """How many connections are in use."""
         pools: list[Any] = [self._engine.pool, self._reserved.pool]
         return sum(int(pool.checkedout()) for pool in pools)
+
+
+def _guard(connection: Any, _: Any) -> None:
+    connection.run_async(lambda driver: driver.execute(TRANSACTION_GUARD))
 
 
 def _refuse_closed(_: Any, record: Any, __: Any) -> None:
