@@ -12,7 +12,9 @@ import structlog
 
 from app.conversation.tokenizer import FileTokenizer
 from app.conversation.tokens import TokenCounters
-from app.domain.clock import SystemClock
+from app.domain.clock import Clock, SystemClock
+from app.domain.errors import ConfigurationError
+from app.domain.ids import row_key
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
 from app.guardrails.registry import Guards
 from app.providers.doctor import Finding, examine, examine_embedding
@@ -24,13 +26,20 @@ from app.store.database import Database
 from app.store.embedded import EmbeddedPostgres
 from app.store.migrate import check_current, upgrade_async
 from app.store.notify import ListenBus, LookBus
+from app.store.pauses import iso
+from app.store.search import find_spoken
 from app.streaming.log import LogWriter
 from app.streaming.ring import Rings
 from app.streaming.tail import Tail
 from app.streaming.wakeups import Bus, Wakeups
+from app.tools.base import Tool, ToolContext
+from app.tools.builtin.calculator import Calculator
+from app.tools.builtin.conversation_search import ConversationSearch
 from app.tools.builtin.current_time import CurrentTime
 from app.tools.executor import ToolExecutor
+from app.tools.functions import installed_tools
 from app.tools.registry import ToolRegistry
+from app.tools.web import read_web_tools
 from app.turn.delivery.plain_text import PlainText
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.service import AgentRuntime
@@ -114,7 +123,7 @@ def build(
     models = set_up(settings.models)
     gateway = Gateway(providers or build_registry(models.providers), models.gateway)
     tools = ToolExecutor(
-        ToolRegistry([CurrentTime(clock)]),
+        ToolRegistry(_tools(settings, database, clock)),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
@@ -169,6 +178,29 @@ async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[
     finally:
         await registry.aclose()
     return found
+
+
+def _tools(settings: Settings, database: Database, clock: Clock) -> list[Tool]:
+    """Give the tools that ship, those that installed packages offer, and those of the file."""
+
+    async def search(context: ToolContext, words: Sequence[str], limit: int) -> list[dict[str, object]]:
+        conversation = row_key(context.caller.organization_id, context.conversation_id)
+        async with database.transaction() as connection:
+            found = await find_spoken(connection, conversation, words, limit)
+        return [
+            {"position": one.position, "role": one.role, "text": one.text, "time": iso(one.created_at)} for one in found
+        ]
+
+    shipped: list[Tool] = [CurrentTime(clock), Calculator(), ConversationSearch(search)]
+    declared: list[Tool] = []
+    if settings.tools_file is not None:
+        try:
+            text = settings.tools_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            message = f"The file of tools {settings.tools_file} can't be read; set FERMATA_TOOLS_FILE to one that can."
+            raise ConfigurationError(message) from None
+        declared += read_web_tools(text, settings.models.environment, settings.tools_file.name)
+    return [*shipped, *installed_tools(), *declared]
 
 
 def _bus(settings: Settings, url: str, database: Database) -> Bus:
