@@ -63,9 +63,9 @@ async def running(settings: Settings) -> AsyncIterator[AgentRuntime]:
     async with database_url(settings) as url:
         embedded = settings.database_url is None
         if settings.auto_migrate if settings.auto_migrate is not None else embedded:
-            await upgrade_async(url)
+            await upgrade_async(_direct(settings, url))
         else:
-            await check_current(url)
+            await check_current(url, pooled=settings.database_pooler == "transaction")
         runtime = build(settings, url)
         await runtime.start()
         try:
@@ -206,8 +206,13 @@ def _tools(settings: Settings, database: Database, clock: Clock) -> list[Tool]:
 def _bus(settings: Settings, url: str, database: Database) -> Bus:
     if settings.wakeups == "poll":
         return LookBus(database)
+    return ListenBus(_direct(settings, url))
+
+
+def _direct(settings: Settings, url: str) -> str:
+    """Give the URL that leads to the database itself: sessions are kept there, as migrations and LISTEN need."""
     direct = settings.listen_database_url
-    return ListenBus(direct.get_secret_value() if direct is not None else url)
+    return direct.get_secret_value() if direct is not None else url
 
 
 def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:

@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     )
     listen_database_url: SecretStr | None = Field(
         default=None,
-        description="The same database without a pooler, for LISTEN; when not set, DATABASE_URL is used.",
+        description="The same database without a pooler, for LISTEN and migrations; by default DATABASE_URL.",
     )
     auto_migrate: bool | None = Field(
         default=None, description="Migrate at start; when not set, only the embedded Postgres is migrated."

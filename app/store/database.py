@@ -34,6 +34,13 @@ WHERE current_setting('server_version_num')::int >= 170000
 """
 """The other guards don't see a process that is frozen between preparing a statement and executing it. From 17 on."""
 
+POOLED: Final[dict[str, Any]] = {
+    "statement_cache_size": 0,
+    "prepared_statement_cache_size": 0,
+    "prepared_statement_name_func": str,
+}
+"""Arguments for a pooler in transaction mode: a named statement would stay in a session that another client gets."""
+
 T = TypeVar("T")
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -44,7 +51,7 @@ _RESERVED: Final = 2
 """Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
 
 _LOST: Final = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, PoolTimeoutError)
-_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03", "25P04")
+_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03", "25P04", "26000")
 
 
 def driver_url(url: str) -> str:
@@ -101,9 +108,9 @@ class Database:
         self._reserved = self._pool(_RESERVED, pool_timeout)
 
     def _pool(self, size: int, timeout: float) -> AsyncEngine:
-        session = {"statement_cache_size": 0} if self._pooled else {"server_settings": GUARDS}
+        session = POOLED if self._pooled else {"server_settings": GUARDS}
         engine = create_async_engine(
-            f"{self.url}{'&' if '?' in self.url else '?'}prepared_statement_cache_size=0" if self._pooled else self.url,
+            self.url,
             pool_size=size,
             max_overflow=0,
             pool_timeout=timeout,

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import ConfigurationError, DatabaseError
-from app.store.database import driver_url
+from app.store.database import POOLED, driver_url
 
 LOCK: Final = 7_316_250_441
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -51,9 +51,12 @@ async def upgrade_async(url: str, revision: str = "head") -> None:
         await engine.dispose()
 
 
-async def check_current(url: str) -> None:
-    """Raise ConfigurationError unless the database has the newest tables, DatabaseError when it can't be reached."""
-    engine = create_async_engine(driver_url(url))
+async def check_current(url: str, *, pooled: bool = False) -> None:
+    """Raise ConfigurationError unless the database has the newest tables, DatabaseError when it can't be reached.
+
+    `pooled` tells that the URL leads to a pooler in transaction mode.
+    """
+    engine = create_async_engine(driver_url(url), connect_args=POOLED if pooled else {})
     try:
         async with engine.connect() as connection:
             found = await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())

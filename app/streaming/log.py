@@ -7,7 +7,7 @@ import structlog
 
 from app.store.database import Database, is_lost
 from app.store.events import Flushed, flush
-from app.streaming.ring import Batch, Ring, Rings
+from app.streaming.ring import Batch, LostFenceError, Ring, Rings
 from app.streaming.wakeups import Wakeups
 
 _PAUSE_AFTER_LOSS: Final = 0.25
@@ -45,10 +45,14 @@ class LogWriter:
                 await asyncio.sleep(_PAUSE_AFTER_LOSS)
 
     async def seal(self, ring: Ring) -> None:
-        """Keep the ring out of later flushes, and wait for the one in flight: its operation takes the rest along."""
+        """Keep the ring out of later flushes, and wait for the one in flight: its operation takes the rest along.
+
+        Raises LostFenceError for a ring that was handed over or taken: whoever has it now decides how it ends.
+        """
         ring.sealed = True
         async with self._flushing:
-            return
+            if ring.lost:
+                raise LostFenceError
 
     async def flush(self) -> None:
         """Write what there is. A batch whose outcome is unknown stays the same and is written again."""

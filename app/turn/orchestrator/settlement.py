@@ -29,9 +29,6 @@ async def settle(
     if outcome.redact:
         ring.rewrite(redacted)
     await services.log.seal(ring)
-    if ring.lost:
-        # Handed over, or taken: whoever has it now decides how it ends.
-        raise LostFenceError
     frames = operation.encode_from(ring.last_n + 1, outcome.chunks, operation.fence)
     extra = {"pause_id": outcome.pause.pause_id} if outcome.pause else {}
     if outcome.close_reason:

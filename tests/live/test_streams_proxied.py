@@ -1,0 +1,121 @@
+"""Behind nginx with its defaults, and through PgBouncer in transaction mode."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.store.embedded import EmbeddedPostgres
+from tests.live.quick import LEASE, TOOL, follow
+from tests.live.test_streams_outage import postgres as postgres  # noqa: PLC0414 - a fixture of that module
+from tests.mock_model import ModelServer
+from tests.postgres import passable_folder
+from tests.proxies import nginx, pgbouncer
+from tests.servers import LiveStream, Servers
+from tests.sse import Frame, check_whole, text_of
+
+TURNS = "/v1/conversations/c/turns"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that other users may pass through, since a proxy may become one of them."""
+    with passable_folder() as made:
+        yield made
+
+
+async def test_behind_nginx_events_arrive_one_by_one(
+    servers: Servers, database: str, mock: ModelServer, folder: Path
+) -> None:
+    server = await servers.start(database, mock.base_url, FERMATA_HEARTBEAT_SECONDS="0.3")
+    said: list[dict[str, Any]] = [step for n in range(5) for step in ({"text": f"{n} "}, {"wait": 0.4})]
+    mock.script({"steps": [{"wait": 1}, *said]})
+    loop = asyncio.get_running_loop()
+    came: list[float] = []
+    async with (
+        nginx(folder, server.root) as root,
+        httpx.AsyncClient(base_url=root, trust_env=False, timeout=20, headers={"Accept-Encoding": "gzip"}) as client,
+        client.stream("POST", TURNS, json={"input": "Count"}) as response,
+    ):
+        assert "content-encoding" not in response.headers
+        live = LiveStream(response)
+        await live.next()
+        assert len(mock.seen.answered) == 0, "the first byte came only with the model's answer"
+        for _ in range(5):
+            await live.until("text_delta")
+            came.append(loop.time())
+        frames = await live.rest()
+    check_whole(frames)
+    assert live.comments.count("ping") >= 2
+    gaps = [after - before for before, after in pairwise(came)]
+    assert min(gaps) > 0.1, f"events came together: {gaps}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_two_hundred_silent_streams_behind_nginx_outlast_a_restart_of_the_database(
+    servers: Servers, postgres: EmbeddedPostgres, mock: ModelServer, folder: Path
+) -> None:
+    silence = 60.0
+    settings = {"FERMATA_DATABASE_POOL_SIZE": "5", "FERMATA_HEARTBEAT_SECONDS": "4"}
+    server = await servers.start(postgres.dsn, mock.base_url, **settings)
+    limits = httpx.Limits(max_connections=400)
+    async with (
+        nginx(folder, server.root, "proxy_read_timeout 10s;") as root,
+        httpx.AsyncClient(base_url=root, trust_env=False, timeout=150, limits=limits) as client,
+    ):
+
+        async def talk(number: int) -> list[Frame]:
+            path = f"/v1/conversations/chat-{number}/turns"
+            async with client.stream("POST", path, json={"input": "Hello"}) as response:
+                assert response.status_code == httpx.codes.OK
+                return await LiveStream(response).rest(150)
+
+        for _ in range(200):
+            mock.script({"steps": [{"wait": silence}, {"text": "At "}, {"text": "last"}]})
+        talking = [asyncio.create_task(talk(number)) for number in range(200)]
+        async with asyncio.timeout(60):
+            while len(mock.seen.requests) < 200:
+                await asyncio.sleep(0.1)
+                listed = await client.get("/v1/conversations")
+                assert listed.status_code == httpx.codes.OK
+        await postgres.stop()
+        await postgres.start()
+        for frames in await asyncio.gather(*talking):
+            check_whole(frames)
+            assert frames[-1].data["status"] == "completed"
+            assert text_of(frames) == "At last"
+    assert len(mock.seen.requests) == 200
+
+
+@pytest.mark.parametrize("wakeups", ["poll", "pg"])
+async def test_through_pgbouncer_in_transaction_mode_everything_works(
+    servers: Servers, database: str, mock: ModelServer, folder: Path, wakeups: str
+) -> None:
+    settings = {**LEASE, "FERMATA_DATABASE_POOLER": "transaction", "FERMATA_WAKEUPS": wakeups}
+    if wakeups == "pg":
+        settings["FERMATA_LISTEN_DATABASE_URL"] = database
+    async with pgbouncer(folder, database) as pooled:
+        a, b = await asyncio.gather(*(servers.start(pooled, mock.base_url, **settings) for _ in range(2)))
+        turns = [a.turn(f"chat-{number}", "Hello") for number in range(12)]
+        turns += [b.turn(f"chat-{number}", "Hello") for number in range(12, 24)]
+        for frames in await asyncio.gather(*turns):
+            check_whole(frames)
+            assert text_of(frames) == "You said: Hello"
+        paused = await a.turn("c", "What is the weather?", tools=[TOOL])
+        pending = await b.get("/v1/conversations/c/pending-request")
+        mock.script({"steps": [{"text": "It is "}, {"wait": 1}, {"text": "raining"}]})
+        stream_id = pending["stream_id"]
+        got: list[Frame] = []
+        result = {"tool_call_id": pending["tool_calls"][0]["id"], "output": "rain"}
+        done, _ = await asyncio.gather(b.results(stream_id, result), follow(a, stream_id, got))
+        assert [frame.raw for frame in got[: len(paused)]] == [frame.raw for frame in paused]
+        if len(got) > len(paused):
+            assert [frame.raw for frame in got[len(paused) :]] == [frame.raw for frame in done]
+        assert text_of(done) == "It is raining"
+        await a.kill()
+        await b.kill()
