@@ -15,6 +15,10 @@ _SMALL_IMAGE: Final = 85
 _AUDIO_CHARACTERS: Final = 1000
 """Base64 characters of sound that make about one token."""
 
+_FILE_CHARACTERS: Final = 32
+_TEXT_CHARACTERS: Final = 5
+"""The same for documents, which are read as text and as pages, and for files of text."""
+
 
 class TokenCounter(Protocol):
     """Counts the tokens of a text. `exact` tells whether it is the model's own tokenizer."""
@@ -93,5 +97,8 @@ def _part(part: Mapping[str, Any], counter: TokenCounter) -> int:
             return _SMALL_IMAGE if part.get("detail") == "low" else _IMAGE
         case "audio":
             return len(str(part.get("data") or "")) // _AUDIO_CHARACTERS + 1
+        case "file":
+            text = str(part.get("mime_type") or "").startswith("text/")
+            return len(str(part.get("data") or "")) // (_TEXT_CHARACTERS if text else _FILE_CHARACTERS) + 1
         case _:
             return 0

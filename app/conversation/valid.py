@@ -24,7 +24,7 @@ OPENING: Final = Message("user", "(The messages begin here.)", metadata={"source
 SUMMARY_SOURCE: Final = "summary"
 """The `source` in the metadata of a message that is a summary."""
 
-_PARTS: Final = frozenset({"image", "image_url", "audio"})
+_PARTS: Final = frozenset({"image", "image_url", "audio", "file"})
 
 
 @dataclass(frozen=True, slots=True)

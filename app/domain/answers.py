@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from app.domain.jsontext import dumps_text
-from app.domain.messages import Message, ToolCall
+from app.domain.messages import Content, Message, ToolCall, is_parts
 from app.domain.tools import NOT_RUN_CODE, ToolResult
 
 
@@ -26,12 +26,18 @@ def in_call_order(calls: Sequence[ToolCall], results: Iterable[ToolResult]) -> l
 
 
 def result_message(result: ToolResult) -> Message:
-    """Give the tool message of a result: text as it is, other values as JSON, an error behind a label."""
+    """Give the tool message of a result: text and content parts as they are, other values as JSON.
+
+    An error stands behind a label.
+    """
+    content: Content
     if result.is_error:
         details = result.error_details if result.error_details is not None else result.output
         content = f"The tool {result.tool_name} failed: {dumps_text(details)}"
     elif isinstance(result.output, str):
         content = result.output
+    elif is_parts(result.output):
+        content = list(result.output)
     else:
         content = dumps_text(result.output)
     return Message("tool", content, tool_call_id=result.tool_call_id, name=result.tool_name, is_error=result.is_error)

@@ -4,6 +4,7 @@ The same values are stored in `messages`, kept in a pause's snapshot and handed 
 form (`to_json`, `from_json`) is part of what a release must be able to read for ever.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -94,6 +95,39 @@ class Message:
             is_error=bool(stored.get("is_error")),
             metadata=stored.get("metadata"),
         )
+
+
+_PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str], str]]] = {
+    "text": (frozenset({"text"}), frozenset(), ""),
+    "image_url": (frozenset({"url"}), frozenset({"detail"}), ""),
+    "image": (frozenset({"data"}), frozenset({"mime_type"}), "image/"),
+    "audio": (frozenset({"data"}), frozenset({"mime_type"}), "audio/"),
+    "file": (frozenset({"data", "mime_type"}), frozenset({"name"}), ""),
+}
+"""By type: the fields that a part has, those that it may have, and what its media type begins with."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_ADDRESS: Final = re.compile(r"https?://|data:image/")
+
+
+def is_parts(value: Any) -> bool:
+    """Tell whether a value is a list of typed parts: every entry is one, with its own fields and no others."""
+    return isinstance(value, list) and bool(value) and all(map(_is_part, value))
+
+
+def _is_part(value: Any) -> bool:
+    if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
+        return False
+    needed, allowed, media = _PARTS.get(value.get("type", ""), (None, None, ""))
+    given = frozenset(value) - {"type"}
+    if needed is None or allowed is None or not needed <= given <= needed | allowed:
+        return False
+    if "url" in value and not _ADDRESS.match(value["url"]):
+        return False
+    if not value.get("mime_type", media).startswith(media):
+        return False
+    data = value.get("data")
+    return data is None or (len(data) % 4 == 0 and _BASE64.fullmatch(data) is not None)
 
 
 def text_of(content: Content) -> str:

@@ -33,6 +33,9 @@ class ChatCompat:
     replay_extra_content: bool = False
     """Send back `extra_content` of calls (Gemini's thought signatures through its OpenAI endpoint)."""
 
+    media_after_tools: bool = True
+    """Whether a user's message may follow a tool's: images and files of results are sent in one, else only told of."""
+
     content_required: bool = False
     """Send an empty string instead of no content in assistant messages that only call tools."""
 
@@ -41,7 +44,7 @@ PRESETS: Final[dict[str, ChatCompat]] = {
     "generic": ChatCompat(),
     "openai": ChatCompat(max_tokens_field="max_completion_tokens"),
     "azure": ChatCompat(max_tokens_field="max_completion_tokens"),
-    "mistral": ChatCompat(call_id="alnum9", user_field=False, content_required=True),
+    "mistral": ChatCompat(call_id="alnum9", user_field=False, media_after_tools=False, content_required=True),
     "deepseek": ChatCompat(reasoning_replay="reasoning_content"),
     "openrouter": ChatCompat(reasoning_fields=("reasoning", "reasoning_content")),
     "groq": ChatCompat(max_tokens_field="max_completion_tokens"),

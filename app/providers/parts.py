@@ -1,10 +1,12 @@
 """The typed parts of a message's content, read once for all dialects."""
 
+import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+_TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/x-ndjson"})
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,")
 
 
@@ -50,7 +52,50 @@ class AudioPart:
         return {"mpeg": "mp3", "wave": "wav"}.get(short, short)
 
 
-Part = TextPart | ImagePart | AudioPart
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """`{"type": "file", "data": base64, "mime_type": …, "name"?: …}`."""
+
+    data: str
+    mime_type: str = "application/octet-stream"
+    name: str | None = None
+
+    @property
+    def is_pdf(self) -> bool:
+        """Whether it is the one kind of document that providers read themselves."""
+        return self.mime_type == "application/pdf"
+
+    def as_url(self) -> str:
+        """Give a `data:` address."""
+        return f"data:{self.mime_type};base64,{self.data}"
+
+    def text(self) -> str | None:
+        """Give the content of a file of text, under its name; None for any other file."""
+        if not (self.mime_type.startswith("text/") or self.mime_type in _TEXTS):
+            return None
+        try:
+            content = base64.b64decode(self.data, validate=True).decode()
+        except ValueError:
+            return None
+        return f"{self.name}:\n{content}" if self.name else content
+
+
+Part = TextPart | ImagePart | AudioPart | FilePart
+
+_NOUNS: Final[dict[type[Part], str]] = {
+    TextPart: "a text",
+    ImagePart: "an image",
+    AudioPart: "a sound",
+    FilePart: "a file",
+}
+
+
+def not_shown(part: Part) -> str:
+    """Say that a part can't be sent: the model is to know that there was one."""
+    what = _NOUNS[type(part)]
+    if isinstance(part, FilePart):
+        what = f"{what} {part.name or ''}".rstrip() + f" ({part.mime_type})"
+    return f"[Here was {what} that can't be shown to this model.]"
 
 
 def read_parts(content: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
@@ -65,6 +110,9 @@ def read_parts(content: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
             yield ImagePart(data=str(part.get("data") or ""), mime_type=str(part.get("mime_type") or "image/png"))
         elif kind == "audio":
             yield AudioPart(str(part.get("data") or ""), str(part.get("mime_type") or "audio/wav"))
+        elif kind == "file":
+            mime_type = str(part.get("mime_type") or "application/octet-stream")
+            yield FilePart(str(part.get("data") or ""), mime_type, part.get("name"))
 
 
 def _linked_image(part: Mapping[str, Any]) -> ImagePart:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.domain.messages import Message, text_of
+from app.domain.messages import Content, Message, text_of
 from app.providers.base import ModelRequest
-from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts
+from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
 from app.providers.reasoning import blocks_of
 
 _CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
@@ -132,15 +132,29 @@ def _user(message: Message) -> Iterator[dict[str, Any]]:
             yield {"type": "text", "text": message.content}
         return
     for part in read_parts(message.content):
-        match part:
-            case TextPart(text):
-                if text:
-                    yield {"type": "text", "text": text}
-            case ImagePart():
-                yield {"type": "image", "source": _source(part)}
-            case AudioPart():
-                # The dialect takes no sound; the model is to know that there was some.
-                yield {"type": "text", "text": "[The user sent a sound that this model can't hear.]"}
+        if isinstance(part, AudioPart):
+            # The dialect takes no sound; the model is to know that there was some.
+            yield {"type": "text", "text": "[The user sent a sound that this model can't hear.]"}
+        else:
+            yield from _part(part)
+
+
+def _part(part: Part) -> Iterator[dict[str, Any]]:
+    """Give a part's block; nothing for an empty text, which the server refuses."""
+    match part:
+        case TextPart(text):
+            if text:
+                yield {"type": "text", "text": text}
+        case ImagePart():
+            yield {"type": "image", "source": _source(part)}
+        case FilePart(data, mime_type, name):
+            if part.is_pdf:
+                document = {"type": "document", "source": {"type": "base64", "media_type": mime_type, "data": data}}
+                yield {**document, "title": name} if name else document
+            else:
+                yield {"type": "text", "text": part.text() or not_shown(part)}
+        case AudioPart():
+            yield {"type": "text", "text": not_shown(part)}
 
 
 def _source(image: ImagePart) -> dict[str, Any]:
@@ -155,9 +169,19 @@ def _result(message: Message) -> dict[str, Any]:
     result: dict[str, Any] = {
         "type": "tool_result",
         "tool_use_id": call_id(message.tool_call_id or ""),
-        "content": text_of(message.content),
+        "content": _result_content(message.content),
     }
     return {**result, "is_error": True} if message.is_error else result
+
+
+def _result_content(content: Content) -> str | list[dict[str, Any]]:
+    """Give text as it is, and a list of blocks where there is more than text."""
+    if isinstance(content, list):
+        blocks = [block for part in read_parts(content) for block in _part(part)]
+        if any(block["type"] != "text" for block in blocks):
+            return blocks
+        return "\n".join(block["text"] for block in blocks)
+    return text_of(content)
 
 
 def _assistant(message: Message) -> Iterator[dict[str, Any]]:

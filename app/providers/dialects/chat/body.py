@@ -2,14 +2,14 @@
 
 import hashlib
 import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.messages import Message, ToolCall, text_of
 from app.domain.tools import ToolSpec
 from app.providers.base import ModelRequest
 from app.providers.compat import ChatCompat
-from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts
+from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
 from app.providers.reasoning import text_of_blocks
 from app.providers.wire import dumps_text
 
@@ -22,7 +22,7 @@ def chat_body(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
     """Give the document to send; what is not set is left out, so the server's defaults hold."""
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [sent for message in request.messages if (sent := _message(message, compat)) is not None],
+        "messages": list(_messages(request.messages, compat)),
         "stream": True,
     }
     if compat.include_usage:
@@ -31,6 +31,42 @@ def chat_body(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
     body.update(_tools(request, compat))
     body.update((name, value) for name, value in request.extra_body.items() if name not in _OURS)
     return body
+
+
+def _messages(messages: Sequence[Message], compat: ChatCompat) -> Iterator[dict[str, Any]]:
+    """Give the messages; what tools gave besides text follows their round as a user's message, if the server allows."""
+    behind: list[dict[str, Any]] = []
+    for message in messages:
+        if behind and message.role != "tool":
+            yield {"role": "user", "content": behind}
+            behind = []
+        if message.role == "tool":
+            sent, parts = _result(message, compat)
+            behind += parts
+            yield sent
+        elif (other := _message(message, compat)) is not None:
+            yield other
+    if behind:
+        yield {"role": "user", "content": behind}
+
+
+def _result(message: Message, compat: ChatCompat) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Give a tool's message, which takes text alone, and the parts that go into a message of their own."""
+    texts: list[str] = []
+    parts: list[dict[str, Any]] = []
+    for part in read_parts(message.content) if isinstance(message.content, list) else ():
+        sent = _part(part)
+        if sent["type"] == "text":
+            texts.append(sent["text"])
+        elif compat.media_after_tools:
+            texts.append("[This part of the result is in the next message.]")
+            parts.append(sent)
+        else:
+            texts.append(not_shown(part))
+    if parts:
+        parts.insert(0, {"type": "text", "text": f"Parts of the result of {message.name or 'the tool'}:"})
+    content = "\n".join(texts) if isinstance(message.content, list) else text_of(message.content)
+    return {"role": "tool", "tool_call_id": call_id(message.tool_call_id or "", compat), "content": content}, parts
 
 
 def _options(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
@@ -69,13 +105,7 @@ def _message(message: Message, compat: ChatCompat) -> dict[str, Any] | None:
             return _user(message)
         case "assistant":
             return _assistant(message, compat)
-        case "tool":
-            return {
-                "role": "tool",
-                "tool_call_id": call_id(message.tool_call_id or "", compat),
-                "content": text_of(message.content),
-            }
-        case "error" | "thought":
+        case "tool" | "error" | "thought":
             return None
 
 
@@ -85,7 +115,7 @@ def _user(message: Message) -> dict[str, Any]:
     return {"role": "user", "content": [_part(part) for part in read_parts(message.content)]}
 
 
-def _part(part: TextPart | ImagePart | AudioPart) -> dict[str, Any]:
+def _part(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "text", "text": text}
@@ -96,6 +126,10 @@ def _part(part: TextPart | ImagePart | AudioPart) -> dict[str, Any]:
             return {"type": "image_url", "image_url": image}
         case AudioPart(data):
             return {"type": "input_audio", "input_audio": {"data": data, "format": part.format}}
+        case FilePart(name=name):
+            if part.is_pdf:
+                return {"type": "file", "file": {"filename": name or "file.pdf", "file_data": part.as_url()}}
+            return {"type": "text", "text": part.text() or not_shown(part)}
 
 
 def _assistant(message: Message, compat: ChatCompat) -> dict[str, Any] | None:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.domain.messages import Message, ToolCall, text_of
+from app.domain.messages import Content, Message, ToolCall, text_of
 from app.providers.base import ModelRequest
-from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts
+from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
 from app.providers.wire import loads
 
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
@@ -100,7 +100,7 @@ def _parts(message: Message, calls: Mapping[str, ToolCall], *, signed: bool) -> 
             for place, call in enumerate(message.tool_calls):
                 yield _call(call, signed=signed and place == 0)
         case "tool":
-            yield _result(message, calls.get(message.tool_call_id or ""))
+            yield _result(message, calls.get(message.tool_call_id or ""), media=signed)
         case "system" | "summary" | "error" | "thought":
             return
 
@@ -117,16 +117,35 @@ def _call(call: ToolCall, *, signed: bool) -> dict[str, Any]:
     return part
 
 
-def _result(message: Message, call: ToolCall | None) -> dict[str, Any]:
-    text = text_of(message.content)
+def _result(message: Message, call: ToolCall | None, *, media: bool) -> dict[str, Any]:
+    """Give a result; with `media` (models from Gemini 3 on) images and documents are parts of it."""
+    text, parts = _result_content(message.content, media=media)
     try:
         value = loads(text.encode("utf-8", "replace"))
     except ValueError:
         value = text
     response = {"error": value} if message.is_error else value if isinstance(value, dict) else {"result": value}
     result: dict[str, Any] = {"name": call.name if call else message.name or "unknown", "response": response}
+    if parts:
+        result["parts"] = parts
     own = (call.extra or {}).get(EXTRA) or {} if call else {}
     return {"functionResponse": {**result, "id": own["id"]} if "id" in own else result}
+
+
+def _result_content(content: Content, *, media: bool) -> tuple[str, list[dict[str, Any]]]:
+    if not isinstance(content, list):
+        return text_of(content), []
+    texts: list[str] = []
+    parts: list[dict[str, Any]] = []
+    for part in read_parts(content):
+        sent = _part(part)
+        if "text" in sent:
+            texts.append(sent["text"])
+        elif media and "inlineData" in sent and not isinstance(part, AudioPart):
+            parts.append(sent)
+        else:
+            texts.append(not_shown(part))
+    return "\n".join(texts), parts
 
 
 def _user(message: Message) -> Iterator[dict[str, Any]]:
@@ -134,15 +153,21 @@ def _user(message: Message) -> Iterator[dict[str, Any]]:
         if message.content:
             yield {"text": message.content}
         return
-    for part in read_parts(message.content):
-        match part:
-            case TextPart(text):
-                if text:
-                    yield {"text": text}
-            case ImagePart():
-                yield _image(part)
-            case AudioPart(data, mime_type):
-                yield {"inlineData": {"mimeType": mime_type, "data": data}}
+    yield from (sent for part in read_parts(message.content) if (sent := _part(part)) != {"text": ""})
+
+
+def _part(part: Part) -> dict[str, Any]:
+    match part:
+        case TextPart(text):
+            return {"text": text}
+        case ImagePart():
+            return _image(part)
+        case AudioPart(data, mime_type):
+            return {"inlineData": {"mimeType": mime_type, "data": data}}
+        case FilePart(data, mime_type):
+            if part.is_pdf:
+                return {"inlineData": {"mimeType": mime_type, "data": data}}
+            return {"text": part.text() or not_shown(part)}
 
 
 def _image(image: ImagePart) -> dict[str, Any]:

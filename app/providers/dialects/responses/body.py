@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.domain.messages import Message, text_of
+from app.domain.messages import Content, Message, text_of
 from app.providers.base import ModelRequest
-from app.providers.parts import AudioPart, ImagePart, TextPart, read_parts
+from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
 from app.providers.reasoning import blocks_of
 from app.providers.wire import dumps_text, loads
 
@@ -71,7 +71,7 @@ def _items(message: Message) -> Iterator[dict[str, Any]]:
             yield {
                 "type": "function_call_output",
                 "call_id": message.tool_call_id,
-                "output": text_of(message.content),
+                "output": _output(message.content),
             }
         case "error" | "thought":
             return
@@ -100,7 +100,20 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
     return [_part(part) for part in read_parts(message.content)]
 
 
-def _part(part: TextPart | ImagePart | AudioPart) -> dict[str, Any]:
+def _output(content: Content) -> str | list[dict[str, Any]]:
+    """Give a result: text as it is, and a list of items where there is more than text; sound can only be told of."""
+    if not isinstance(content, list):
+        return text_of(content)
+    items = [
+        {"type": "input_text", "text": not_shown(part)} if isinstance(part, AudioPart) else _part(part)
+        for part in read_parts(content)
+    ]
+    if any(item["type"] != "input_text" for item in items):
+        return items
+    return "\n".join(item["text"] for item in items)
+
+
+def _part(part: Part) -> dict[str, Any]:
     match part:
         case TextPart(text):
             return {"type": "input_text", "text": text}
@@ -108,3 +121,7 @@ def _part(part: TextPart | ImagePart | AudioPart) -> dict[str, Any]:
             return {"type": "input_image", "image_url": part.as_url(), "detail": detail or "auto"}
         case AudioPart(data):
             return {"type": "input_audio", "input_audio": {"data": data, "format": part.format}}
+        case FilePart(name=name):
+            if part.is_pdf:
+                return {"type": "input_file", "filename": name or "file.pdf", "file_data": part.as_url()}
+            return {"type": "input_text", "text": part.text() or not_shown(part)}
