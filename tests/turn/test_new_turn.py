@@ -192,3 +192,20 @@ async def test_organizations_are_told_apart_without_their_white_space(stage: Sta
     stage.provider.add("Hello.")
     await stage.play("Hi.", caller=Caller("ada", " acme "))
     assert len(await stage.messages(CHAT, Caller("ada", "acme"))) == 2
+
+
+@requirement("R113")
+@pytest.mark.parametrize("by", ["turn", "resume"])
+async def test_a_reader_that_follows_the_pause_on_another_process_is_woken_when_it_is_over(
+    database: str, by: str
+) -> None:
+    async with running_stage(database) as stage, running_stage(database) as other:
+        pause = await paused(stage)
+        with other.runtime._services.wakeups.watch(pause.stream_id) as watch:
+            seen = watch.changes
+            stage.provider.add("Done.")
+            if by == "turn":
+                await stage.play("Forget it.")
+            else:
+                await stage.resume(pause, result("Berlin"), result("Rome"))
+            assert await watch.since(seen, 5)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -26,7 +26,7 @@ from app.providers.base import ModelRequest
 from app.providers.gateway import Gateway, Route
 from app.tools.executor import ToolExecutor
 from app.turn.gmi.base import GmiTurnInput
-from app.turn.gmi.round import RoundRules, check_closed, run_round
+from app.turn.gmi.round import RoundRules, check_closed, run_round, with_approved
 from app.turn.gmi.step import Step
 
 
@@ -75,6 +75,10 @@ class RuntimeGmi:
         yield output or GmiOutput(is_final=True, usage=progress.usage)
 
     async def _steps(self, turn: GmiTurnInput, progress: _Progress) -> AsyncGenerator[GmiChunk | GmiOutput, None]:
+        if turn.approved:
+            async with aclosing(self._run_approved(turn, progress)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         # One step more than there may be rounds: at the limit, a last step without tools writes the answer.
         for index in range(turn.max_iterations + 1):
             await turn.before_step()
@@ -89,8 +93,6 @@ class RuntimeGmi:
             progress.hop = step.hop
             progress.usage += step.usage or Usage()
             progress.texts.append(step.text)
-            if index == turn.max_iterations:
-                step.calls.clear()
             progress.messages.append(step.answer())
             if not step.calls:
                 yield self._answer(turn, progress)
@@ -116,9 +118,10 @@ class RuntimeGmi:
             extra_body=persona.extra_body,
             user=turn.context.caller.user_id,
         )
-        host = frozenset(tool.name for tool in turn.host_tools)
+        approvals = (tool for tool in turn.runtime_tools if self._tools.registry.rules(tool.name).requires_approval)
+        waiting = frozenset(tool.name for tool in (*turn.host_tools, *approvals))
         counter = turn.room.counter if turn.room is not None else Estimate()
-        return Step(index, self._gateway, route, request, progress.used_ids, host, turn.on_call, counter)
+        return Step(index, self._gateway, route, request, progress.used_ids, waiting, turn.on_call, counter, last=last)
 
     def _valid(self, turn: GmiTurnInput, progress: _Progress) -> tuple[Message, ...]:
         """Give what may be sent, and go on from that: a pause keeps what its model was told (see `valid`)."""
@@ -137,13 +140,9 @@ class RuntimeGmi:
     ) -> AsyncGenerator[GmiChunk | GmiOutput, None]:
         """Run the runtime's calls and record them; then stop, when the host has calls to run as well."""
         rules = _rules(turn)
-        host_names = {tool.name for tool in turn.host_tools}
-        for_host = tuple(
-            call
-            for call in step.calls
-            if call.name in host_names and call.invalid is None and rules.gate.lets_pass(call.name)
-        )
-        own = [call for call in step.calls if call not in for_host]
+        for_host = tuple(asked for call in step.calls if (asked := self._for_host(turn, rules, call)) is not None)
+        waiting = {call.id for call in for_host}
+        own = [call for call in step.calls if call.id not in waiting]
         if own:
             await turn.before_effect()
             results = await run_round(own, progress.messages[:-1], rules, self._tools, turn.context)
@@ -165,6 +164,29 @@ class RuntimeGmi:
                 steps=progress.steps,
                 hop=progress.hop,
             )
+
+    def _for_host(self, turn: GmiTurnInput, rules: RoundRules, call: ToolCall) -> ToolCall | None:
+        """Give the call as the host is asked for it: to run it, or to agree to it; None when it is the runtime's."""
+        if call.invalid is not None or not rules.gate.lets_pass(call.name):
+            return None
+        if any(tool.name == call.name for tool in turn.host_tools):
+            return call
+        registry = self._tools.registry
+        if call.name not in rules.offered or not registry.rules(call.name).requires_approval:
+            return None
+        return replace(call, needs_approval=True) if self._tools.argument_fault(call) is None else None
+
+    async def _run_approved(self, turn: GmiTurnInput, progress: _Progress) -> AsyncGenerator[GmiChunk, None]:
+        """Run the calls that a person has agreed to, and put their results where the model expects them."""
+        await turn.before_effect()
+        rules = _rules(turn)
+        results = await run_round(turn.approved, (), rules, self._tools, turn.context)
+        progress.messages[:], results = with_approved(progress.messages, turn.approved, results)
+        for result in results:
+            yield ToolResultRecorded(result)
+        await turn.after_round(turn.approved, results)
+        progress.calls += turn.approved
+        check_closed(results, rules)
 
     def _answer(self, turn: GmiTurnInput, progress: _Progress) -> GmiOutput:
         return GmiOutput(

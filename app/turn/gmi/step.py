@@ -30,7 +30,7 @@ class Step:
     route: Route
     request: ModelRequest
     used_ids: set[str]
-    host_tools: frozenset[str]
+    waiting_tools: frozenset[str]
     on_call: Callable[[ModelCall], None]
     counter: TokenCounter
     text: str = ""
@@ -40,6 +40,8 @@ class Step:
     finish_reason: str | None = None
     hop: Hop = field(default_factory=lambda: Hop(0, "", ""))
     reasoning: ReasoningKeeper | None = None
+    last: bool = False
+    """Whether no round may follow: calls of a model that asks all the same are neither told nor run."""
 
     async def run(self) -> AsyncGenerator[GmiChunk, None]:
         """Yield the step's chunks, `StepFinished` last. Raises ProviderError when no model could give the answer."""
@@ -77,10 +79,12 @@ class Step:
                 cleaned = clean_text(text)
                 self.text += cleaned
                 return [TextDelta(cleaned)]
+            case CallsReady() if self.last:
+                return []
             case CallsReady(calls):
                 fresh_calls = [self._own(call) for call in calls]
                 self.calls += fresh_calls
-                internal = tuple(call for call in fresh_calls if call.name not in self.host_tools or call.invalid)
+                internal = tuple(call for call in fresh_calls if call.name not in self.waiting_tools or call.invalid)
                 return [ToolCallRequest(internal)] if internal else []
             case UsageReport(usage):
                 self.usage = usage

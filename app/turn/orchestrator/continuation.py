@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.domain.approval import approved_calls
 from app.domain.chunks import StreamChunk
 from app.domain.errors import ConversationBusyError, InvalidStateError
+from app.domain.messages import text_of
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona
+from app.domain.session import SessionKey
 from app.domain.tools import ToolResult
 from app.domain.turn import OperationKind, ResultsInput, TurnOptions
 from app.providers.gateway import Route
-from app.store import inbound, messages, pauses, streams
+from app.store import inbound, messages, pauses, sessions, streams
 from app.store.database import Connection
 from app.store.pauses import PauseRecord
 from app.turn.delivery import emitter
@@ -73,12 +76,16 @@ async def go_on(
     model = route.model_id
     longest = options.max_tool_iterations or persona.max_tool_iterations or services.policy.max_tool_iterations
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
+    key = SessionKey.of(operation.caller, operation.session_id)
+    operation.session.begin(await services.database.read(lambda connection: sessions.find(connection, key)))
     runtime_tools = services.tools.registry.specs(persona.tools)
     tools = [*runtime_tools, *kept.host_tools]
+    operation.owe(continued.pause.calls, continued.results)
     turn = GmiTurnInput(
         persona=persona,
         model=model,
         messages=answered(kept.messages, continued.pause.calls, continued.results),
+        approved=approved_calls(continued.pause.calls, continued.results),
         runtime_tools=runtime_tools,
         host_tools=kept.host_tools,
         options=options,
@@ -93,11 +100,26 @@ async def go_on(
         hop=route.start,
         on_call=operation.calls.append,
         terms=kept.terms,
-        room=room_for(model, persona, tools, options, counters=services.counters, policy=services.policy.history),
+        room=room_for(
+            model,
+            persona,
+            tools,
+            options,
+            counters=services.counters,
+            policy=services.policy.history,
+            system=_system_of(kept),
+        ),
+        session=operation.session,
         provider_api_keys=provider_api_keys,
     )
-    async for emission in execute(operation, gmi, turn):
+    async for emission in execute(operation, gmi, turn, continued.results):
         yield emission
+
+
+def _system_of(kept: Snapshot) -> str | None:
+    """Give the prompt that the paused step was sent, with all that was in it."""
+    first = kept.messages[0] if kept.messages else None
+    return text_of(first.content) if first is not None and first.role == "system" else None
 
 
 def _route(operation: Operation, kept: Snapshot, options: TurnOptions, keys: Mapping[str, str]) -> Route:
@@ -117,6 +139,7 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
     async def then(connection: Connection, fence: int) -> Sequence[StreamChunk]:
         payload: dict[str, Any] = {
             "persona_id": continued.pause.persona_id,
+            "session_id": operation.session_id,
             "results": [result.to_json() for result in results],
             "options": given.options.to_json(),
             "had_provider_keys": bool(given.provider_api_keys),
@@ -128,6 +151,7 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
             raise InvalidStateError(message, pause_id=pause_id)
         check_results(seen, results)
         continued.results = merged(seen, results)
+        operation.owe(seen.calls, continued.results)
         new = await keeper.record(connection, seen, continued.results, resumed=resumed)
         await messages.append(connection, operation.conversation, new if operation.services.policy.persistence else ())
         if resumed:
@@ -141,6 +165,8 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
     except ConversationBusyError:
         message = "The pause is being continued by another request."
         raise InvalidStateError(message, pause_id=pause_id) from None
+    if resumed:
+        operation.services.wakeups.wake([continued.pause.stream_id])  # it is closed, which its readers wait for
 
 
 def _opening(operation: Operation, continued: Continued) -> list[StreamChunk]:

@@ -58,6 +58,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         counters=services.counters,
         policy=services.policy,
         emit=operation.emit,
+        wake=lambda stream_id: services.wakeups.wake([stream_id]),
         name=operation.name,
         accept=accept,
     )
@@ -101,6 +102,7 @@ def inbound_record(
 def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> GmiTurnInput:
     """Give stage 4 its input."""
     persona = prepared.persona
+    operation.session.begin(prepared.session)
     default = operation.services.policy.max_tool_iterations
     return GmiTurnInput(
         persona=persona,
@@ -118,6 +120,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         tool_concurrency=operation.services.policy.tool_concurrency,
         on_call=operation.calls.append,
         room=prepared.room,
+        session=operation.session,
         terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,
     )

@@ -12,7 +12,8 @@ from app.domain.clock import Clock
 from app.domain.errors import ValidationError
 from app.domain.messages import Message
 from app.domain.persona import Persona
-from app.domain.policy import TurnPolicy
+from app.domain.policy import HistoryPolicy, TurnPolicy
+from app.domain.session import SessionKey, SessionState
 from app.domain.tools import ToolSpec
 from app.domain.turn import TurnInput
 from app.domain.usage import ModelCall, Usage
@@ -48,6 +49,7 @@ class PhaseServices:
     counters: TokenCounters
     policy: TurnPolicy
     emit: Callable[[StreamChunk], None]
+    wake: Callable[[str], None]
     name: Callable[[str, Persona], None]
     accept: Accept
 
@@ -69,6 +71,7 @@ class TurnDraft:
     history: tuple[Message, ...] = ()
     usage: Usage = Usage()
     room: Room | None = None
+    session: SessionState = field(default_factory=SessionState)
     routing: dict[str, Any] = field(default_factory=dict)
     verdict: Verdict | None = None
 
@@ -82,6 +85,16 @@ class TurnDraft:
             raise ValidationError(message)
         if self.input is not None:
             self.input = replace(self.input, message=replace(self.input.message, content=self.turn.input))
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The turn's session."""
+        return SessionKey.of(self.turn.caller, self.turn.session_id)
+
+    def history_policy(self, policy: TurnPolicy) -> HistoryPolicy:
+        """Give what of the conversation is told: as many messages as the persona says, else the settings (R309)."""
+        own = self.chosen()[0].conversation_context.max_messages
+        return policy.history if own is None else replace(policy.history, limit=own)
 
     def chosen(self) -> tuple[Persona, Gmi, NewMessage]:
         """Give what phases 2 and 4 chose; a later phase that runs without them is a fault of the pipeline."""
@@ -103,3 +116,4 @@ class PreparedTurn:
     host_tools: tuple[ToolSpec, ...]
     usage: Usage = Usage()
     room: Room | None = None
+    session: SessionState = field(default_factory=SessionState)

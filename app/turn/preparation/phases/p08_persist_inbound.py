@@ -4,9 +4,10 @@ from typing import Any
 
 from app.domain.errors import PauseHeldError
 from app.domain.pause import PauseEvent
-from app.store import messages, pauses
+from app.store import messages, pauses, sessions
 from app.store.database import Connection
 from app.store.messages import NewMessage
+from app.store.pauses import PauseRecord
 from app.turn.pauses import keeper
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.room import check_input
@@ -17,19 +18,27 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     await draft.judged()
     check_input(draft, services)
 
+    closed: set[str] = set()
+
     async def store(connection: Connection, fence: int) -> None:
         draft.fence = fence
-        ended = await _end_pause(connection, fence, draft, services)
+        pause = await pauses.held(connection, draft.turn.conversation, for_update=True)
+        ended = [] if pause is None else await _end_pause(connection, fence, pause, draft, services)
+        closed.update({pause.stream_id} if pause is not None else ())
         new = [*ended, draft.chosen()[2]]
-        await messages.append(connection, draft.turn.conversation, new if services.policy.persistence else ())
+        if services.policy.persistence:
+            await messages.append(connection, draft.turn.conversation, new)
+            if draft.turn.user_context:
+                await sessions.merge_user_context(connection, draft.session_key, draft.turn.user_context)
 
     await services.accept(store, inbound_payload(draft))
+    for stream_id in closed:
+        services.wake(stream_id)
 
 
-async def _end_pause(connection: Connection, fence: int, draft: TurnDraft, services: PhaseServices) -> list[NewMessage]:
-    pause = await pauses.held(connection, draft.turn.conversation, for_update=True)
-    if pause is None:
-        return []
+async def _end_pause(
+    connection: Connection, fence: int, pause: PauseRecord, draft: TurnDraft, services: PhaseServices
+) -> list[NewMessage]:
     if draft.turn.on_pause == "reject":
         message = "The conversation waits for tool results; answer the pending request, or send on_pause: end."
         raise PauseHeldError(message, pending_request=pause.public().to_json())
