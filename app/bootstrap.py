@@ -29,6 +29,7 @@ from app.store.notify import ListenBus, LookBus
 from app.store.pauses import iso
 from app.store.search import find_spoken
 from app.streaming.log import LogWriter
+from app.streaming.manager import StreamingManager
 from app.streaming.ring import Rings
 from app.streaming.tail import Tail
 from app.streaming.wakeups import Bus, Wakeups
@@ -137,6 +138,7 @@ def build(
         rings=rings,
         log=LogWriter(database, rings, interval=settings.flush_milliseconds / 1000, wakeups=wakeups),
         wakeups=wakeups,
+        observers=StreamingManager(),
         lease=lease,
         cancels=Cancels(database, lambda: lease.id),
         clock=clock,

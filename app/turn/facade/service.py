@@ -6,6 +6,7 @@ the runtime; whoever started it may go, and the turn goes on.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
 from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
+from app.streaming.manager import AsyncStreamClientBridge
 from app.streaming.tail import Tail
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
@@ -285,6 +287,10 @@ class AgentRuntime:
             message = "The stream's events are past their retention; its state is all that is left."
             raise GoneError(message, stream={**asdict(view), "status": view.status.value})
         return frames
+
+    def observe(self, caller: Caller, conversation_id: str) -> AbstractAsyncContextManager[AsyncStreamClientBridge]:
+        """Observe a conversation's next operation from inside this process: chunks that no guardrail has judged."""
+        return self._services.observers.observing(row_key(self._admit(caller).organization_id, conversation_id))
 
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""

@@ -170,3 +170,15 @@ def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[N
     if isinstance(message, NewMessage):
         return (message,)
     return (NewMessage(fresh("msg"), message, operation.turn_id),)
+
+
+async def observed(operation: Operation, emissions: AsyncIterator[Emission]) -> AsyncIterator[Emission]:
+    """Hand what the operation says to the streaming manager, for observers in this process, and give it on (R242)."""
+    manager, conversation = operation.services.observers, operation.conversation
+    try:
+        async with aclosing(emissions) as items:  # type: ignore[type-var]
+            async for item in items:
+                manager.push(conversation, item.chunks if isinstance(item, Outcome) else (item,))
+                yield item
+    finally:
+        manager.end(conversation)

@@ -9,6 +9,7 @@ from app.guardrails.registry import Guards
 from app.providers.gateway import Gateway
 from app.store.database import Database
 from app.streaming.log import LogWriter
+from app.streaming.manager import StreamingManager
 from app.streaming.ring import Rings
 from app.streaming.wakeups import Wakeups
 from app.tools.executor import ToolExecutor
@@ -27,6 +28,7 @@ class Services:
     rings: Rings
     log: LogWriter
     wakeups: Wakeups
+    observers: StreamingManager
     lease: Lease
     cancels: Cancels
     clock: Clock
