@@ -88,8 +88,11 @@ async def test_without_a_known_key_nothing_is_answered(
     assert await model.requests(0) == []
 
 
-async def test_health_needs_no_key(keyed: Server) -> None:
-    assert [(await keyed.client.get(path)).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_health_needs_no_key(keyed: Server, method: str) -> None:
+    answers = [await keyed.client.request(method, path) for path in ("/healthz", "/readyz")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert [bool(answer.content) for answer in answers] == [method == "GET"] * 2
 
 
 async def test_a_key_may_come_in_either_header(keyed: Server) -> None:

@@ -10,12 +10,14 @@ from app.api.schemas.health import LiveOut, ReadyOut
 router = APIRouter(tags=["health"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", response_model=LiveOut)
 async def live() -> object:
     """Tell that the process answers; nothing else is asked."""
     return {"status": "ok"}
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model=ReadyOut, responses={503: {"model": ReadyOut, "description": "A check fails."}})
 async def ready(response: Response, runtime: RuntimeDep) -> object:
     """Tell whether turns can be sent here; 503 while a check fails."""
