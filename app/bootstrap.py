@@ -17,6 +17,7 @@ from app.domain.errors import ConfigurationError
 from app.domain.ids import row_key
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
 from app.guardrails.registry import Guards
+from app.guardrails.shipped import build_guards
 from app.providers.doctor import Finding, examine, examine_embedding
 from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry, build_registry
@@ -42,6 +43,7 @@ from app.tools.functions import installed_tools
 from app.tools.registry import ToolRegistry
 from app.tools.web import read_web_tools
 from app.turn.delivery.plain_text import PlainText
+from app.turn.facade.judging import means_of
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.service import AgentRuntime
 from app.turn.facade.tenants import Tenants
@@ -129,9 +131,11 @@ def build(
         max_output_bytes=settings.max_result_bytes,
     )
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
-    guards = guards or Guards(mode=settings.guardrail_output_mode)
-    for persona in personas.values():
-        guards.check_names(persona.guardrails, f"The persona {persona.id!r}")
+    guards = guards or build_guards(
+        settings,
+        means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
+        personas={persona.id: persona.guardrails for persona in personas.values()},
+    )
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
         database=database,
@@ -250,3 +254,10 @@ def _history_policy(settings: Settings, models: ModelSetup) -> HistoryPolicy:
         context_windows={**models.windows, **settings.context_windows},
         default_window=settings.default_context_window,
     )
+
+
+def _secrets(settings: Settings) -> list[str]:
+    """Give the values that no reply may tell."""
+    keys = [value for name, value in settings.models.environment.items() if name.endswith(("_KEY", "_TOKEN"))]
+    url = settings.database_url.get_secret_value() if settings.database_url is not None else ""
+    return [*keys, *([url] if url else [])]

@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfig
 from pydantic_settings import SettingsError as SourceError
 
 from app.conversation.setting import RollingSummarySetting
+from app.guardrails.options import GuardrailSettings
 from app.providers.setup import ModelSettings
 
 PREFIX: Final = "FERMATA_"
@@ -49,7 +50,7 @@ class ApiKeySetting(BaseModel):
     )
 
 
-class Settings(BaseSettings):
+class Settings(GuardrailSettings, BaseSettings):
     """All settings. A field's description is its documentation; README lists the same."""
 
     model_config = SettingsConfigDict(
@@ -178,11 +179,6 @@ class Settings(BaseSettings):
     tool_concurrency: int = Field(default=10, ge=1, le=100, description="Runtime tools of one round that run at once.")
     enable_conversational_persistence: bool = Field(
         default=True, description="Store the messages of conversations; pauses and events are stored anyway."
-    )
-    guardrail_output_mode: Literal["stream", "hold", "sentence", "until_input_ok"] = Field(
-        default="stream",
-        description="When text goes out: `stream` at once, `hold` with the verdict on the whole reply, `sentence` as "
-        "each is judged. `until_input_ok` is `stream`, and judges the input while the turn is prepared.",
     )
 
     heartbeat_seconds: Seconds = Field(default=15, description="Silence after which a stream sends a comment.")

@@ -42,6 +42,8 @@ class ActiveGuard:
 
 def activate(guard: Any, name: str | None = None) -> ActiveGuard:
     """Make a plain object ready; its own id goes before `name`. ConfigurationError for parts of the wrong kind."""
+    if isinstance(guard, ActiveGuard):
+        return guard
     own = getattr(guard, "id", None)
     found = own if own is not None else name
     config = getattr(guard, "config", None)

@@ -7,10 +7,12 @@ methods, `async` or not; each gives an `Evaluation`, or None to allow:
     evaluate_output(self, context: GuardContext, chunk: OutputChunk, sources: Sources) -> Evaluation | None
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, Literal
+
+from app.domain.usage import ModelCall
 
 Stage = Literal["input", "output"]
 Sources = Sequence[Mapping[str, Any]]
@@ -80,8 +82,23 @@ class GuardConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What a turn's tokens and an operation's requests come to; `dollars` counts requests whose price is known."""
+
+    tokens: int = 0
+    dollars: float = 0.0
+
+
+def _forget(call: ModelCall) -> None:
+    """Let a call go: nobody keeps the books."""
+
+
+@dataclass(frozen=True, slots=True)
 class GuardContext:
-    """For whom the guard is asked. `metadata` is the turn's `custom_flags`."""
+    """For whom the guard is asked. `metadata` is the turn's `custom_flags`.
+
+    `spent` gives what the operation has used by now, `on_call` keeps what a guard's own model request used.
+    """
 
     user_id: str
     session_id: str
@@ -89,14 +106,16 @@ class GuardContext:
     conversation_id: str | None = None
     organization_id: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    spent: Callable[[], Spent] = Spent
+    on_call: Callable[[ModelCall], None] = _forget
 
 
 @dataclass(frozen=True, slots=True)
 class OutputChunk:
     """What an output guard is asked about: its type, its text where it has one, and all its fields.
 
-    The text of a `text_delta` is the piece (or the sentences) that would go out now, and `so_far` the end of the text
-    before it. The text of a final chunk is the whole reply.
+    The text of a `text_delta` is the piece (or sentences) that would go out now, `so_far` the end of the text before
+    it, and `before` how many characters that text has. The text of a final chunk is the whole reply.
     """
 
     type: str
@@ -104,6 +123,7 @@ class OutputChunk:
     is_final: bool = False
     fields: Mapping[str, Any] = field(default_factory=dict)
     so_far: str = ""
+    before: int = 0
 
     def with_text(self, text: str | None) -> "OutputChunk":
         """Give the chunk with another text."""

@@ -57,14 +57,14 @@ class OutputJudge:
         if isinstance(found, list | tuple) and found:
             self._sources = found
 
-    async def piece(self, text: str, so_far: str) -> Verdict[OutputChunk]:
+    async def piece(self, text: str, so_far: str = "", before: int = 0) -> Verdict[OutputChunk]:
         """Judge a piece as it comes, by the guards that want that, as often as each may."""
         guards = [guard for guard in self._streaming if self._may(guard)]
-        return await self._judge(guards, _delta(text, so_far), counted=True)
+        return await self._judge(guards, _delta(text, so_far, before), counted=True)
 
-    async def sentences(self, text: str, so_far: str) -> Verdict[OutputChunk]:
+    async def sentences(self, text: str, so_far: str = "", before: int = 0) -> Verdict[OutputChunk]:
         """Judge whole sentences before they go out, by all guards; ask `is_used_up` before."""
-        return await self._judge(self._guards, _delta(text, so_far), counted=True)
+        return await self._judge(self._guards, _delta(text, so_far, before), counted=True)
 
     async def final(self, chunk: OutputChunk) -> Verdict[OutputChunk]:
         """Judge a final chunk, by all guards."""
@@ -90,5 +90,5 @@ class OutputJudge:
         return await judge(self._asking, guards, chunk, question, OutputChunk.with_text)
 
 
-def _delta(text: str, so_far: str) -> OutputChunk:
-    return OutputChunk("text_delta", text, fields={"text_delta": text}, so_far=so_far[-REACH:])
+def _delta(text: str, so_far: str, before: int) -> OutputChunk:
+    return OutputChunk("text_delta", text, fields={"text_delta": text}, so_far=so_far[-REACH:], before=before)

@@ -126,3 +126,11 @@ def streaming(rule: Rule, name: str | None = None, **more: Any) -> Acting:
 
 def ids(entries: Sequence[Any]) -> list[str | None]:
     return [entry.guard_id for entry in entries]
+
+
+def final(text: str | None, **fields: Any) -> OutputChunk:
+    return OutputChunk("final_response", text, is_final=True, fields=fields)
+
+
+def piece(text: str, so_far: str = "", before: int = 0) -> OutputChunk:
+    return OutputChunk("text_delta", text, so_far=so_far, before=before)

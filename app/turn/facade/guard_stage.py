@@ -10,7 +10,7 @@ from app.domain.errors import TurnTimeoutError
 from app.domain.persona import Persona
 from app.domain.turn import TurnInput
 from app.guardrails.active import ActiveGuard
-from app.guardrails.base import GuardContext, Sources, shown
+from app.guardrails.base import GuardContext, Sources, Spent, shown
 from app.guardrails.incoming import judge_input, refuse_blocked
 from app.guardrails.outgoing import OutputJudge
 from app.guardrails.registry import Guards
@@ -113,4 +113,8 @@ def context_of(operation: Operation, persona_id: str | None, flags: Mapping[str,
         conversation_id=operation.conversation_id,
         organization_id=operation.caller.organization_id,
         metadata=flags,
+        spent=lambda: Spent(
+            operation.tally.usage.total_tokens, sum(call.cost for call in operation.calls if call.cost is not None)
+        ),
+        on_call=operation.calls.append,
     )

@@ -49,6 +49,7 @@ class GuardedStream:
         self._mode = "hold" if mode == "sentence" and judge.is_whole else mode
         self._released: list[str] = []
         self._tail = ""
+        self._before = 0
         self._kept: list[StreamChunk] = []
         self._buffer = ""
         self._seen = 0
@@ -95,11 +96,11 @@ class GuardedStream:
     async def _piece(self, chunk: StreamChunk, text: str) -> Emission | None:
         passed: StreamChunk | None = chunk
         if self._judge.judges_pieces:
-            verdict = await self._judge.piece(text, self._tail)
+            verdict = await self._judge.piece(text, self._tail, self._before)
             if verdict.block is not None:
                 return await self._block(verdict.block)
             passed = _delta(verdict)
-            self._tail = (self._tail + (verdict.value.text or ""))[-REACH:]
+            self._went_on(verdict.value.text or "")
         if passed is None:
             return None
         if self._mode == "hold":
@@ -116,7 +117,7 @@ class GuardedStream:
         places = list(ends(self._buffer))
         if not places or places[-1] <= self._seen or self._judge.is_used_up:
             return None
-        verdict = await self._judge.sentences(self._buffer[: places[-1]], self._tail)
+        verdict = await self._judge.sentences(self._buffer[: places[-1]], self._tail, self._before)
         if verdict.block is not None:
             return await self._block(verdict.block)
         judged = verdict.value.text or ""
@@ -127,11 +128,15 @@ class GuardedStream:
         if not stop:
             return None
         ready, self._buffer = self._buffer[:stop], self._buffer[stop:]
-        self._tail = (self._tail + ready)[-REACH:]
+        self._went_on(ready)
         self._released.append(ready)
         self._waited()
         self._wait()
         return noted(emitter.text_delta(ready), [entry for entry in verdict.entries if _speaks(entry)])
+
+    def _went_on(self, text: str) -> None:
+        self._tail = (self._tail + text)[-REACH:]
+        self._before += len(text)
 
     def _wait(self) -> None:
         if self._waits_since is None:

@@ -44,9 +44,7 @@ async def settle(
                 await _end_taken(connection, operation.conversation, taken_pause, outcome.status)
             await _write(connection, operation, outcome, last=end_n, close_reason=close_reason)
             await insert_batches(connection, ring.all_batches())
-            if outcome.redact:
-                # What was stored before the verdict has the text still. What this outcome says is not part of it.
-                await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
+            await _take_back(connection, operation, outcome)
             await insert_batches(connection, [last])
         return mine
 
@@ -67,6 +65,12 @@ async def settle(
         raise LostFenceError
     ring.append_durable(frames)
     services.wakeups.wake([operation.stream_id, free(operation.conversation)])
+
+
+async def _take_back(connection: Connection, operation: Operation, outcome: Outcome) -> None:
+    """Take out text that was stored before the verdict on it. What the outcome says is not stored yet."""
+    if outcome.redact:
+        await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
 
 
 async def _write(

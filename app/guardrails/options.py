@@ -1,0 +1,126 @@
+"""What an operator sets about guardrails: which there are, which are required, and how those that ship work."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.guardrails.base import Stage
+from app.guardrails.required import RequiredGuard
+from app.guardrails.rules.ceiling import Ceilings
+from app.guardrails.rules.pii import KINDS, Kind
+
+Milliseconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+BOTH: Final[list[Stage]] = ["input", "output"]
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RequiredOptions(_Options):
+    """A guard that must be there; each of its answers within `timeout_ms`."""
+
+    id: str = Field(min_length=1)
+    stages: list[Stage] = Field(default=BOTH, min_length=1)
+    timeout_ms: Milliseconds | None = None
+
+    def entry(self) -> RequiredGuard:
+        """Give what the registry is told."""
+        return RequiredGuard(self.id, tuple(self.stages), self.timeout_ms)
+
+
+class PiiOptions(_Options):
+    """Personal data: what is looked for, where, and what becomes of it."""
+
+    action: Literal["sanitize", "block", "flag"] = "sanitize"
+    kinds: list[Kind] = list(KINDS)
+    stages: list[Stage] = Field(default=BOTH, min_length=1)
+
+
+class SecretsOptions(_Options):
+    """Secrets in replies."""
+
+    action: Literal["sanitize", "block"] = "sanitize"
+
+
+class InjectionOptions(_Options):
+    """Inputs that look like prompt injection."""
+
+    action: Literal["block", "flag"] = "block"
+
+
+class ModerationOptions(_Options):
+    """Moderation by a provider's endpoint; without `categories` all of them count."""
+
+    model: str = Field(default="openai:omni-moderation-latest", pattern="^[^:\\s]+:\\S+$")
+    action: Literal["block", "flag"] = "block"
+    categories: list[str] = []
+    timeout_ms: Milliseconds = 5000
+    fail_closed: bool = False
+
+
+class GroundingOptions(_Options):
+    """Replies against their sources; without `model` the utility model judges. `least` is the share to be supported."""
+
+    model: str | None = Field(default=None, pattern="^[^:\\s]+:\\S+$")
+    action: Literal["block", "flag"] = "flag"
+    least: float = Field(default=0.7, ge=0, le=1)
+    timeout_ms: Milliseconds = 15_000
+    fail_closed: bool = False
+
+
+class CeilingOptions(_Options):
+    """Ceilings on lengths in characters, on the tokens of a turn, and on the dollars of an operation."""
+
+    input_characters: Count | None = None
+    reply_characters: Count | None = None
+    tokens: Count | None = None
+    dollars: float | None = Field(default=None, gt=0)
+
+    def ceilings(self) -> Ceilings:
+        """Give what the guard is told."""
+        return Ceilings(self.input_characters, self.reply_characters, self.tokens, self.dollars)
+
+
+class GuardOptions(_Options):
+    """How the guards that ship work, by their names."""
+
+    pii: PiiOptions = PiiOptions()
+    secrets: SecretsOptions = SecretsOptions()
+    prompt_injection: InjectionOptions = InjectionOptions()
+    moderation: ModerationOptions = ModerationOptions()
+    grounding: GroundingOptions = GroundingOptions()
+    ceiling: CeilingOptions = CeilingOptions()
+
+
+class GuardrailSettings(BaseModel):
+    """The settings of guardrails, as part of all settings."""
+
+    guardrails: list[str] = Field(
+        default_factory=list,
+        description="Guardrails that judge every operation, in their order (JSON list of names): those that ship, and "
+        "those of installed packages.",
+    )
+    guardrail_output_mode: Literal["stream", "hold", "sentence", "until_input_ok"] = Field(
+        default="stream",
+        description="When text goes out: `stream` at once, `hold` with the verdict on the whole reply, `sentence` as "
+        "each is judged. `until_input_ok` is `stream`, and judges the input while the turn is prepared.",
+    )
+    guardrail_deny_patterns: list[str] = Field(
+        default_factory=list,
+        description="Regular expressions of what is not talked about (JSON list); with one, `topics` judges all.",
+    )
+    guardrail_allow_patterns: list[str] = Field(
+        default_factory=list, description="Regular expressions of which each input must match one (JSON list)."
+    )
+    guardrail_options: GuardOptions = Field(
+        default_factory=GuardOptions,
+        repr=False,
+        description="How the guardrails that ship work: a JSON object by their names.",
+    )
+    required_guardrails: list[RequiredOptions] = Field(
+        default_factory=list,
+        description="Guardrails without which nothing runs: JSON list of {id, stages, timeout_ms}. They fail closed.",
+    )
