@@ -113,11 +113,13 @@ def build(
     providers: ProviderRegistry | None = None,
     gmis: GmiManager | None = None,
     guards: Guards | None = None,
+    host_tools: Sequence[Tool] = (),
 ) -> AgentRuntime:
     """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
 
     `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
-    manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name.
+    manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name. `host_tools` are
+    further tools of the runtime, from a host in the same process.
     """
     clock = SystemClock()
     pooled = settings.database_pooler == "transaction"
@@ -126,7 +128,7 @@ def build(
     models = set_up(settings.models)
     gateway = Gateway(providers or build_registry(models.providers), models.gateway)
     tools = ToolExecutor(
-        ToolRegistry(_tools(settings, database, clock)),
+        ToolRegistry([*_tools(settings, database, clock), *host_tools]),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )

@@ -15,6 +15,7 @@ from app.providers.base import ModelRequest
 from app.providers.registry import ProviderRegistry
 from app.providers.scripted import ScriptedProvider
 from app.settings import Settings
+from app.tools.base import Tool
 from app.turn.facade.host import Chunk, Host
 from app.turn.facade.service import AgentRuntime
 from app.turn.gmi.manager import GmiManager
@@ -104,12 +105,13 @@ async def running_stage(
     provider: ScriptedProvider | None = None,
     gmis: GmiManager | None = None,
     guards: Guards | None = None,
+    tools: Sequence[Tool] = (),
     **settings: Any,
 ) -> AsyncIterator[Stage]:
     """Build, start and stop a runtime. At the end every request that its provider got must have been a valid one."""
     provider = provider or ScriptedProvider()
     given = Settings(_env_file=None, **{"drain_grace_seconds": 0, **settings})
-    runtime = build(given, database, providers=ProviderRegistry([provider]), gmis=gmis, guards=guards)
+    runtime = build(given, database, providers=ProviderRegistry([provider]), gmis=gmis, guards=guards, host_tools=tools)
     await runtime.start()
     try:
         yield Stage(runtime, provider, database)

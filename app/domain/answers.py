@@ -40,4 +40,12 @@ def result_message(result: ToolResult) -> Message:
         content = list(result.output)
     else:
         content = dumps_text(result.output)
-    return Message("tool", content, tool_call_id=result.tool_call_id, name=result.tool_name, is_error=result.is_error)
+    decision = {"approval": result.decision.to_json()} if result.decision is not None else None
+    return Message(
+        "tool",
+        content,
+        tool_call_id=result.tool_call_id,
+        name=result.tool_name,
+        is_error=result.is_error,
+        metadata=decision,
+    )

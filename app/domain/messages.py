@@ -22,7 +22,8 @@ class ToolCall:
 
     `arguments` is the parsed object. When the model's text was not a JSON object, `arguments` is empty and `invalid`
     holds the text: such a call is answered with an error and never run. `extra` is opaque provider data (thought
-    signatures, the provider's own id) that goes back to the same provider unchanged.
+    signatures, the provider's own id) that goes back to the same provider unchanged. `needs_approval` tells that the
+    runtime runs the call itself once a person has agreed to it.
     """
 
     id: str
@@ -30,6 +31,7 @@ class ToolCall:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     invalid: str | None = None
     extra: Mapping[str, Any] | None = None
+    needs_approval: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored form; `from_json` reads it back."""
@@ -38,7 +40,13 @@ class ToolCall:
             stored["invalid"] = self.invalid
         if self.extra:
             stored["extra"] = dict(self.extra)
+        if self.needs_approval:
+            stored["needs_approval"] = True
         return stored
+
+    def asked(self) -> dict[str, Any]:
+        """Give the form in which a host is asked: `kind` says whether to run the call or to agree to it."""
+        return {**self.public(), "kind": "approval" if self.needs_approval else "tool"}
 
     def public(self) -> dict[str, Any]:
         """Give the form that a host reads: id, name and arguments."""
@@ -53,6 +61,7 @@ class ToolCall:
             arguments=stored.get("arguments") or {},
             invalid=stored.get("invalid"),
             extra=stored.get("extra"),
+            needs_approval=bool(stored.get("needs_approval")),
         )
 
 

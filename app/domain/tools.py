@@ -9,6 +9,7 @@ NOT_RUN_CODE: Final = "EXTERNAL_TOOL_NOT_RUN"
 FailureMode = Literal["fail_open", "fail_closed"]
 """What a failed call of a runtime tool does: the model reads it and goes on, or the turn fails."""
 
+DENIED_CODE: Final = "TOOL_CALL_DENIED"
 EXTERNAL_ERROR_CODE: Final = "EXTERNAL_TOOL_ERROR"
 
 
@@ -31,10 +32,37 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person said to a call that needs approval, and who it was. `arguments` replace the model's own."""
+
+    approved: bool
+    arguments: Mapping[str, Any] | None = None
+    reason: str | None = None
+    by: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the stored form; what was not said is left out."""
+        stored: dict[str, Any] = {"approved": self.approved}
+        if self.arguments is not None:
+            stored["arguments"] = dict(self.arguments)
+        if self.reason is not None:
+            stored["reason"] = self.reason
+        if self.by is not None:
+            stored["by"] = self.by
+        return stored
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Decision":
+        """Read the stored form."""
+        return cls(bool(stored["approved"]), stored.get("arguments"), stored.get("reason"), stored.get("by"))
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResult:
     """The answer to one call, from the runtime's own tool or from a host.
 
     `output` is any JSON value. With `is_error`, `error_details` is `{code, message}` and is what the model reads.
+    `decision` is there for a call that needs approval.
     """
 
     tool_call_id: str
@@ -42,6 +70,7 @@ class ToolResult:
     output: Any = None
     is_error: bool = False
     error_details: Mapping[str, Any] | None = None
+    decision: Decision | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored form."""
@@ -53,6 +82,8 @@ class ToolResult:
         }
         if self.error_details is not None:
             stored["error_details"] = dict(self.error_details)
+        if self.decision is not None:
+            stored["decision"] = self.decision.to_json()
         return stored
 
     @classmethod
@@ -64,6 +95,7 @@ class ToolResult:
             stored.get("output"),
             bool(stored.get("is_error")),
             stored.get("error_details"),
+            Decision.from_json(stored["decision"]) if stored.get("decision") else None,
         )
 
 

@@ -56,7 +56,7 @@ class PauseRecord:
             user_id=self.user_id,
             persona_id=self.persona_id,
             turn_id=self.turn_id,
-            tool_calls=tuple(call.public() for call in self.calls),
+            tool_calls=tuple(call.asked() for call in self.calls),
             rationale=self.rationale,
             requested_at=iso(self.requested_at),
             expires_at=iso(self.expires_at) if self.expires_at else None,

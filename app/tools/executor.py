@@ -31,6 +31,11 @@ class ToolExecutor:
         """The tools that can be run."""
         return self._registry
 
+    def argument_fault(self, call: ToolCall) -> str | None:
+        """Say what is wrong with a call's arguments; None when they are right, or when nobody knows the tool."""
+        tool = self._registry.find(call.name)
+        return None if tool is None else _argument_fault(call, tool.spec.input_schema)
+
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Give the call's result. A fault of any kind is an error result that the model can read."""
         tool = self._registry.find(call.name)

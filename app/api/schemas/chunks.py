@@ -41,11 +41,20 @@ class SystemProgressChunk(_Chunk):
     status_code: str | None
 
 
+class RequestedCall(BaseModel):
+    """One call. Of a pause, `kind` says whether the host runs it or a person must agree to it."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    kind: Literal["tool", "approval"] | None = Field(default=None, description="There when a result is required.")
+
+
 class ToolCallRequestChunk(_Chunk):
     """Tool calls. With `requires_external_tool_result` the turn has paused, and the host must run all of them."""
 
     type: Literal["tool_call_request"]
-    tool_calls: list[CallOut] = Field(min_length=1)
+    tool_calls: list[RequestedCall] = Field(min_length=1)
     rationale: str | None
     execution_mode: Literal["internal", "external"]
     requires_external_tool_result: bool

@@ -17,6 +17,12 @@ class CallOut(Output):
     arguments: Mapping[str, Any]
 
 
+class AskedCallOut(CallOut):
+    """A call of a pause. `tool`: the host runs it. `approval`: the service runs it once a person has agreed."""
+
+    kind: Literal["tool", "approval"]
+
+
 class PauseOut(Output):
     """A turn that waits for its host. Post a result for each of `missing`."""
 
@@ -27,7 +33,7 @@ class PauseOut(Output):
     user_id: str
     persona_id: str
     turn_id: str
-    tool_calls: tuple[CallOut, ...]
+    tool_calls: tuple[AskedCallOut, ...]
     rationale: str | None
     requested_at: str
     expires_at: str | None

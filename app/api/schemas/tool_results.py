@@ -4,10 +4,28 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from app.api.schemas.base import Input, Name, NotBlank, Output, OwnedInput
+from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
 from app.api.schemas.turns import Keys, OptionsInput, refuse_twice
-from app.domain.tools import EXTERNAL_ERROR_CODE, ToolResult
+from app.domain.tools import EXTERNAL_ERROR_CODE, Decision, ToolResult
 from app.domain.turn import Caller, ResultsInput
+
+
+class ApprovalInput(Input):
+    """What a person says to a call of the kind `approval`."""
+
+    approved: bool = Field(description="Whether the service may run the call.")
+    arguments: JsonObject | None = Field(
+        default=None, description="Run it with these arguments instead; they are validated as the model's own are."
+    )
+    reason: NotBlank | None = Field(default=None, max_length=4096, description="Why; a refusal's is told to the model.")
+    approved_by: Name | None = Field(default=None, description="Who decided; the caller's user id when left out.")
+
+    @model_validator(mode="after")
+    def _changes_what_is_run(self) -> "ApprovalInput":
+        if self.arguments is not None and not self.approved:
+            message = "arguments belong to a call that is approved"
+            raise ValueError(message)
+        return self
 
 
 class ResultInput(Input):
@@ -26,8 +44,17 @@ class ResultInput(Input):
         default=None, max_length=16_384, description="Why it failed; told to the model."
     )
 
+    approval: ApprovalInput | None = Field(
+        default=None, description="The decision on a call of the kind `approval`; it takes the place of an output."
+    )
+
     @model_validator(mode="after")
     def _says_something(self) -> "ResultInput":
+        if self.approval is not None:
+            if self.is_error or "output" in self.model_fields_set:
+                message = "a decision comes without an output: the service runs the call itself"
+                raise ValueError(message)
+            return self
         if self.error_message is not None and not self.is_error:
             message = "error_message belongs to a result with is_error: true"
             raise ValueError(message)
@@ -41,7 +68,11 @@ class ResultInput(Input):
         told = None
         if self.error_message is not None:
             told = {"code": EXTERNAL_ERROR_CODE, "message": self.error_message}
-        return ToolResult(self.tool_call_id, self.tool_name or "", self.output, self.is_error, told)
+        decision = None
+        if self.approval is not None:
+            said = self.approval
+            decision = Decision(said.approved, said.arguments, said.reason, said.approved_by)
+        return ToolResult(self.tool_call_id, self.tool_name or "", self.output, self.is_error, told, decision)
 
 
 class ToolResultsBody(OwnedInput):

@@ -47,7 +47,7 @@ def _request(
     pause_id: str | None = None,
 ) -> StreamChunk:
     fields: dict[str, Any] = {
-        "tool_calls": [call.public() for call in calls],
+        "tool_calls": [call.asked() if external else call.public() for call in calls],
         "rationale": rationale,
         "execution_mode": "external" if external else "internal",
         "requires_external_tool_result": external,
@@ -62,8 +62,8 @@ def tool_result_emission(result: ToolResult) -> StreamChunk:
     fields: dict[str, Any] = {
         "tool_call_id": result.tool_call_id,
         "tool_name": result.tool_name,
-        "tool_result": result.output,
-        "is_success": not result.is_error,
+        "tool_result": result.output if result.decision is None else result.decision.to_json(),
+        "is_success": not result.is_error and (result.decision is None or result.decision.approved),
     }
     if result.is_error and result.error_details:
         fields["error_message"] = result.error_details.get("message")

@@ -53,7 +53,7 @@ from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.services import Services
-from app.turn.pauses.results import as_json, check_results, named
+from app.turn.pauses.results import as_json, check_changes, check_results, named, signed
 from app.turn.pauses.snapshot import Snapshot
 
 CANCEL_TRIES: Final = 10
@@ -212,8 +212,9 @@ class AgentRuntime:
         *,
         expired: bool = False,
     ) -> Started | PartialResults:
-        results = replace(results, results=named(pause, results.results))
+        results = replace(results, results=named(pause, signed(results.results, results.caller)))
         check_results(pause, results.results)
+        check_changes(pause, results.results, self._services.tools.argument_fault)
         continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}), expired=expired)
         active = self._guards.active(Persona.from_json(continued.snapshot.persona))
         if results.partial:

@@ -3,9 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from app.domain.answers import result_message
 from app.domain.errors import ToolFailedError
 from app.domain.jsontext import dumps
 from app.domain.messages import Message, ToolCall
@@ -110,3 +111,26 @@ def _calls_of_turn(messages: Iterable[Message]) -> list[ToolCall]:
             found.clear()
         found += message.tool_calls
     return found
+
+
+def with_approved(
+    messages: Sequence[Message], calls: Sequence[ToolCall], results: Sequence[ToolResult]
+) -> tuple[list[Message], list[ToolResult]]:
+    """Give the messages with the results of approved calls in call order, and the results as the model reads them.
+
+    A call that was run with other arguments than the model's own says so in its result.
+    """
+    place = max(index for index, message in enumerate(messages) if message.tool_calls)
+    asked = {call.id: call for call in messages[place].tool_calls}
+    told = [
+        result if call.arguments == asked[call.id].arguments or result.is_error else _changed(call, result)
+        for call, result in zip(calls, results, strict=True)
+    ]
+    answers = {message.tool_call_id: message for message in messages[place + 1 :]}
+    answers |= {result.tool_call_id: result_message(result) for result in told}
+    return [*messages[: place + 1], *(answers[call_id] for call_id in asked if call_id in answers)], told
+
+
+def _changed(call: ToolCall, result: ToolResult) -> ToolResult:
+    note = {"changed_by_a_person": {"arguments": dict(call.arguments)}, "output": result.output}
+    return replace(result, output=note)

@@ -4,13 +4,16 @@ The fence is raised in the same transaction, so whatever the old process still w
 is kept: the durable part of the text becomes the reply, and the stream says why it ended.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from app.domain.answers import result_message
+from app.domain.approval import approved_calls, unrun
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.ids import fresh, gmi_instance_id
 from app.domain.messages import Message
 from app.domain.pause import PauseEvent, PauseState
+from app.domain.tools import ToolResult
 from app.domain.turn import StreamStatus
 from app.domain.usage import Usage
 from app.store import inbound, messages, pauses, streams
@@ -54,6 +57,8 @@ async def end_seized(
     if judged is not None and text != found:
         await rewrite(connection, entry.conversation, entry.stream_id, entry.fence, redacted)
     reply = None
+    if services.policy.persistence:
+        await messages.append(connection, entry.conversation, await _late_answers(connection, entry))
     if text.strip() and services.policy.persistence:
         metadata = {"source": "output", "interrupted": True}
         reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), entry.turn_id)
@@ -85,6 +90,26 @@ async def end_seized(
     await streams.end_operation(connection, entry.conversation, entry.stream_id, end)
     await inbound.finish(connection, entry.conversation, entry.operation, reason.status.value)
 
+
+
+async def _late_answers(connection: Connection, entry: InboundRecord) -> list[NewMessage]:
+    """Answer the calls that were approved: with what its journal says they gave, else as not run."""
+    if entry.pause_id is None:
+        return []
+    pause = await pauses.find(connection, entry.conversation, entry.pause_id)
+    if pause is None or pause.state is not PauseState.RECORDED:
+        return []
+    ran = {
+        stored["tool_call_id"]: ToolResult.from_json(stored)
+        for round_ in await inbound.rounds(connection, entry.conversation, entry.operation)
+        for stored in round_["results"]
+    }
+    answers = []
+    for call in approved_calls(pause.calls, pause.results):
+        stand_in = unrun(call, pause.results)
+        result = replace(ran[call.id], decision=stand_in.decision) if call.id in ran else stand_in
+        answers.append(NewMessage(fresh("msg"), result_message(result), entry.turn_id))
+    return answers
 
 async def _usage_before(connection: Connection, entry: InboundRecord) -> Usage:
     """End the pause that the operation had taken, and give what its turn had used until then."""

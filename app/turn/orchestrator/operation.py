@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from app.domain.answers import result_message
+from app.domain.approval import approved_calls, unrun
 from app.domain.chunks import StreamChunk
-from app.domain.ids import fresh_uuid, row_key
+from app.domain.ids import fresh, fresh_uuid, row_key
 from app.domain.messages import ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
@@ -21,6 +23,7 @@ from app.store import claims, inbound, usage
 from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection, is_lost
 from app.store.events import insert_batches
+from app.store.messages import NewMessage
 from app.streaming.frames import Envelope
 from app.streaming.ring import Batch, LostFenceError, Ring
 from app.turn.orchestrator.services import Services
@@ -80,6 +83,7 @@ class Operation:
         self.calls: list[ModelCall] = []
 
     # Before and in T1 -------------------------------------------------------------------------------------------
+        self._owed: dict[str, ToolResult] = {}
 
     def name(self, gmi_instance_id: str, persona: Persona) -> None:
         """Say who answers: the part that all frames of the operation share."""
@@ -177,9 +181,20 @@ class Operation:
 
     async def after_round(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
         """Journal a complete tool round with the usage so far. LostFenceError when the operation is not ours."""
+    def owe(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
+        """Note the calls that were approved: until they have been run, their answer is that they were not."""
+        self._owed = {call.id: unrun(call, results) for call in approved_calls(calls, results)}
+
+    def late_answers(self) -> list[NewMessage]:
+        """Give the stored answers of the calls that were approved, in call order."""
+        return [NewMessage(fresh("msg"), result_message(result), self.turn_id) for result in self._owed.values()]
+
         self._rounds += 1
         entry = {
             "calls": [call.to_json() for call in calls],
+        for result in results:
+            if (owed := self._owed.get(result.tool_call_id)) is not None:
+                self._owed[result.tool_call_id] = replace(result, decision=owed.decision)
             "results": [result.to_json() for result in results],
             "usage": self.tally.usage.to_json(),
         }

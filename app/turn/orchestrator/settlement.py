@@ -77,7 +77,8 @@ async def _write(
     connection: Connection, operation: Operation, outcome: Outcome, *, last: int, close_reason: str | None
 ) -> None:
     conversation = operation.conversation
-    await messages.append(connection, conversation, outcome.messages)
+    late = operation.late_answers() if operation.services.policy.persistence else []
+    await messages.append(connection, conversation, [*late, *outcome.messages])
     await operation.keep_calls(connection)
     if outcome.pause is not None:
         await pauses.hold(connection, _record(operation, outcome.pause))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from app.conversation.rounds import blocks
 from app.domain.answers import missing_answers, result_message
+from app.domain.approval import settled
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolResult
 
@@ -28,8 +29,12 @@ def kept(
 def answered(
     history: Sequence[Message], calls: Sequence[ToolCall], results: Sequence[ToolResult]
 ) -> tuple[Message, ...]:
-    """Give the paused turn's messages with every call of the pause answered, in the order of the calls."""
-    given = {result.tool_call_id: result_message(result) for result in [*results, *missing_answers(calls, results)]}
+    """Give the paused turn's messages with every call of the pause answered, in the order of the calls.
+
+    Calls that were approved have no answer yet: they are run first.
+    """
+    answers_given = [*settled(calls, results, to_run=True), *missing_answers(calls, results)]
+    given = {result.tool_call_id: result_message(result) for result in answers_given}
     told: list[Message] = []
     for block in blocks(history):
         first, answers = history[block.start], history[block.start + 1 : block.stop]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from app.domain.answers import missing_answers, result_message
+from app.domain.approval import settled
 from app.domain.errors import InvalidStateError
 from app.domain.ids import fresh, gmi_instance_id
 from app.domain.messages import Message
@@ -25,9 +26,12 @@ def pause_message(pause_calls: Message, turn_id: str) -> NewMessage:
     return NewMessage(fresh("msg"), pause_calls, turn_id)
 
 
-def answers(pause: PauseRecord, results: Sequence[ToolResult]) -> list[NewMessage]:
-    """Give the stored answers of a pause: the results in the order given, then a stand-in for each other call (R95)."""
-    given = [*results, *missing_answers(pause.calls, results)]
+def answers(pause: PauseRecord, results: Sequence[ToolResult], *, to_run: bool = False) -> list[NewMessage]:
+    """Give the stored answers of a pause: the results in the order given, then a stand-in for each other call (R95).
+
+    With `to_run`, approved calls are about to be run: their answers are stored when they are there.
+    """
+    given = [*settled(pause.calls, results, to_run=to_run), *missing_answers(pause.calls, results)]
     return [NewMessage(fresh("msg"), result_message(result), pause.turn_id) for result in given]
 
 
@@ -39,7 +43,7 @@ async def record(
     if not await pauses.move(connection, pause, event, results=results):
         message = "The pause was continued or ended in the meantime."
         raise InvalidStateError(message, pause_id=pause.pause_id)
-    return answers(pause, results)
+    return answers(pause, results, to_run=True)
 
 
 async def end(

@@ -1,14 +1,17 @@
 """Results for a pause: whole or not at all, one answer a call, and the ones that came before count (R74 to R83)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any
 
 from app.domain.answers import in_call_order
+from app.domain.approval import approved_calls
 from app.domain.errors import InvalidStateError, TooLargeError, ValidationError
 from app.domain.jsontext import dumps, loads
+from app.domain.messages import ToolCall
 from app.domain.tools import EXTERNAL_ERROR_CODE, ToolResult
+from app.domain.turn import Caller
 from app.store.pauses import PauseRecord
 
 
@@ -66,7 +69,19 @@ def check_results(pause: PauseRecord, results: Sequence[ToolResult]) -> None:
     if len({result.tool_call_id for result in results}) < len(results):
         message = "Two results answer the same call; none of the results was taken."
         raise InvalidStateError(message, pause_id=pause.pause_id)
+    _check_kinds(pause, results)
     _check_repeats(pause, results)
+
+
+def _check_kinds(pause: PauseRecord, results: Sequence[ToolResult]) -> None:
+    """A decision is for a call that needs approval, and no other answer is."""
+    calls = {call.id: call for call in pause.calls}
+    for result in results:
+        call = calls[result.tool_call_id]
+        if call.needs_approval != (result.decision is not None):
+            wants = "an approval and not an output" if call.needs_approval else "an output and not an approval"
+            message = f"The call {call.id!r} of {call.name} needs {wants}; none of the results was taken."
+            raise InvalidStateError(message, pause_id=pause.pause_id, tool_call_id=call.id)
 
 
 def _check_repeats(pause: PauseRecord, results: Sequence[ToolResult]) -> None:
@@ -76,6 +91,27 @@ def _check_repeats(pause: PauseRecord, results: Sequence[ToolResult]) -> None:
         if before is not None and dumps(before.to_json()) != dumps(result.to_json()):
             message = f"The call {result.tool_call_id!r} was answered otherwise before; none of the results was taken."
             raise InvalidStateError(message, pause_id=pause.pause_id, tool_call_id=result.tool_call_id)
+
+
+def check_changes(
+    pause: PauseRecord, results: Sequence[ToolResult], fault_of: Callable[[ToolCall], str | None]
+) -> None:
+    """Refuse changed arguments that their tool would not take. Raises ValidationError."""
+    for call in approved_calls(pause.calls, results):
+        fault = fault_of(call)
+        if fault is not None:
+            message = f"The changed arguments of the call {call.id!r} don't fit the tool {call.name}: {fault}"
+            raise ValidationError(message, pause_id=pause.pause_id, tool_call_id=call.id)
+
+
+def signed(results: Sequence[ToolResult], caller: Caller) -> tuple[ToolResult, ...]:
+    """Give the results with the name of who decided; where none was given, it is the caller."""
+    return tuple(
+        replace(result, decision=replace(result.decision, by=caller.user_id))
+        if result.decision is not None and result.decision.by is None
+        else result
+        for result in results
+    )
 
 
 def named(pause: PauseRecord, results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
