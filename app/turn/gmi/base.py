@@ -29,8 +29,8 @@ class GmiTurnInput:
     `messages` are sent as they are: system first, the user's input or the results last. `before_step` is awaited before
     each model request, `before_effect` before each round of runtime tools, `after_round` with the calls of a round and
     their results; what they raise ends the turn. `usage_before` is what earlier operations of the turn used.
-    `hop` is the model that served the turn before its pause; no earlier one of the route is asked. `on_call` is told of
     `approved` are calls of the last assistant message that a person has agreed to: they are run before the first step.
+    `hop` is the model that served the turn before its pause; no earlier one of the route is asked. `on_call` is told of
     each attempt at a model request. A request that does not fit into `room` is not sent.
     """
 
@@ -44,9 +44,9 @@ class GmiTurnInput:
     before_effect: Callable[[], Awaitable[None]]
     max_iterations: int
     tool_concurrency: int = 10
+    approved: tuple[ToolCall, ...] = ()
     before_step: Callable[[], Awaitable[None]] = _nothing
     after_round: Callable[[Sequence[ToolCall], Sequence[ToolResult]], Awaitable[None]] = _nothing
-    approved: tuple[ToolCall, ...] = ()
     sources: tuple[Mapping[str, object], ...] = ()
     usage_before: Usage = Usage()
     terms: PauseTerms = field(default_factory=PauseTerms)

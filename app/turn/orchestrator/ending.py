@@ -56,9 +56,9 @@ async def end_seized(
     text = judged.of(found) if judged is not None else found
     if judged is not None and text != found:
         await rewrite(connection, entry.conversation, entry.stream_id, entry.fence, redacted)
-    reply = None
     if services.policy.persistence:
         await messages.append(connection, entry.conversation, await _late_answers(connection, entry))
+    reply = None
     if text.strip() and services.policy.persistence:
         metadata = {"source": "output", "interrupted": True}
         reply = NewMessage(fresh("msg"), Message("assistant", text, metadata=metadata), entry.turn_id)
@@ -91,7 +91,6 @@ async def end_seized(
     await inbound.finish(connection, entry.conversation, entry.operation, reason.status.value)
 
 
-
 async def _late_answers(connection: Connection, entry: InboundRecord) -> list[NewMessage]:
     """Answer the calls that were approved: with what its journal says they gave, else as not run."""
     if entry.pause_id is None:
@@ -110,6 +109,7 @@ async def _late_answers(connection: Connection, entry: InboundRecord) -> list[Ne
         result = replace(ran[call.id], decision=stand_in.decision) if call.id in ran else stand_in
         answers.append(NewMessage(fresh("msg"), result_message(result), entry.turn_id))
     return answers
+
 
 async def _usage_before(connection: Connection, entry: InboundRecord) -> Usage:
     """End the pause that the operation had taken, and give what its turn had used until then."""

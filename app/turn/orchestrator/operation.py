@@ -81,9 +81,9 @@ class Operation:
         self._touched = False
         self._rounds = 0
         self.calls: list[ModelCall] = []
+        self._owed: dict[str, ToolResult] = {}
 
     # Before and in T1 -------------------------------------------------------------------------------------------
-        self._owed: dict[str, ToolResult] = {}
 
     def name(self, gmi_instance_id: str, persona: Persona) -> None:
         """Say who answers: the part that all frames of the operation share."""
@@ -179,8 +179,6 @@ class Operation:
         await self.may_go_on()
         await self.touch()
 
-    async def after_round(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
-        """Journal a complete tool round with the usage so far. LostFenceError when the operation is not ours."""
     def owe(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
         """Note the calls that were approved: until they have been run, their answer is that they were not."""
         self._owed = {call.id: unrun(call, results) for call in approved_calls(calls, results)}
@@ -189,12 +187,14 @@ class Operation:
         """Give the stored answers of the calls that were approved, in call order."""
         return [NewMessage(fresh("msg"), result_message(result), self.turn_id) for result in self._owed.values()]
 
+    async def after_round(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
+        """Journal a complete tool round with the usage so far. LostFenceError when the operation is not ours."""
         self._rounds += 1
-        entry = {
-            "calls": [call.to_json() for call in calls],
         for result in results:
             if (owed := self._owed.get(result.tool_call_id)) is not None:
                 self._owed[result.tool_call_id] = replace(result, decision=owed.decision)
+        entry = {
+            "calls": [call.to_json() for call in calls],
             "results": [result.to_json() for result in results],
             "usage": self.tally.usage.to_json(),
         }
