@@ -60,6 +60,11 @@ class StreamRecord:
         """The place of the newest `end` frame."""
         return Cursor(self.ends[-1]["fence"], self.ends[-1]["last"]) if self.ends else None
 
+    def first_of(self, fence: int) -> int:
+        """Give the fence under which an operation began that has this one now: a takeover gives it another."""
+        before = max((end["fence"] for end in self.ends if end["fence"] < fence), default=0)
+        return min((known for known in self.fences if before < known <= fence), default=fence)
+
     def finished(self, cursor: Cursor) -> bool:
         """Tell whether the cursor stands at (or behind) the last `end`, and no operation runs."""
         last = self.last_end

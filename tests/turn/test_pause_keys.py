@@ -195,3 +195,29 @@ async def test_without_the_key_accepted_results_are_refused_the_second_time(stag
     await by_results(stage, pause, result("c1"))
     assert codes(await by_results(stage, pause, result("c1"))) == ["TOOL_ERROR"]
     assert await stage.pending() is None
+
+
+@KINDS
+async def test_an_operation_that_was_run_again_elsewhere_is_replayed_from_where_it_began(
+    shared_database: str, kind: str
+) -> None:
+    hold = Hold()
+    async with scripted(shared_database) as other:
+        async with scripted(shared_database) as stage:
+            request = await request_of(stage, kind)
+            stage.provider.add([hold])
+            other.provider.add("Mild.")
+            first = await post(stage, request)
+            await hold.reached.wait()
+        # That process has gone and handed over; nothing but the operation's first frames was seen of it.
+        async with asyncio.timeout(10):
+            again = await post(other, request)
+            frames = await read(other, again)
+
+        assert again == replace(first, replayed=True)
+        own = [frame for frame in frames.split(b"\n\n") if frame]
+        assert own[0].startswith(b"id: %d-1\n" % first.fence)
+        assert b"Mild." in frames
+        assert frames.count(b"event: end\n") == 1
+        rest = await read(other, again, Cursor(first.fence, 1))
+        assert rest == b"".join(frame + b"\n\n" for frame in own[1:])

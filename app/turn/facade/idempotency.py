@@ -1,7 +1,7 @@
 """Idempotency keys: the same request again attaches to what it started, another one under the same key is refused."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import blake2b
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,6 +14,7 @@ from app.domain.views import Started
 from app.store import inbound
 from app.store.database import Database
 from app.store.inbound import KeyTakenError
+from app.store.streams import StreamRecord
 from app.turn.orchestrator.operation import Identity
 
 Answer = TypeVar("Answer")
@@ -43,10 +44,10 @@ def _plain(value: Any) -> Any:
 class Repeats:
     """Tells a request that comes for the first time from one that was accepted before."""
 
-    def __init__(self, database: Database, readable: Callable[[Caller, str], Awaitable[object]]) -> None:
-        """`readable` raises for a stream that the caller may not read."""
+    def __init__(self, database: Database, stream: Callable[[Caller, str], Awaitable[StreamRecord]]) -> None:
+        """`stream` gives a stream that the caller may read, and raises for any other."""
         self._database = database
-        self._readable = readable
+        self._stream = stream
 
     async def once(
         self, kind: OperationKind, identity: Identity, start: Callable[[], Awaitable[Answer]]
@@ -69,9 +70,10 @@ class Repeats:
     async def _earlier(self, kind: OperationKind, identity: Identity) -> Started | None:
         conversation = row_key(identity.caller.organization_id, identity.conversation_id)
         found = await find_started(self._database, conversation, kind, identity)
-        if found is not None:
-            await self._readable(identity.caller, found.stream_id)
-        return found
+        if found is None:
+            return None
+        stream = await self._stream(identity.caller, found.stream_id)
+        return replace(found, fence=stream.first_of(found.fence))
 
 
 async def find_started(
