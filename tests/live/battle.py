@@ -54,6 +54,10 @@ class Ground:
         return [await rows(self.database, str(query)) for query in queries]
 
 
+Two = tuple[Ground, Server, Server]
+"""A ground with two processes on it, both of which can be held at points."""
+
+
 @asynccontextmanager
 async def open_ground(servers: Servers, database: str, mock: ModelServer) -> AsyncIterator[Ground]:
     """Put the points in front of the database."""

@@ -1,11 +1,16 @@
-"""Two servers that many tests share, with the model that both talk to: for tests that end neither of them."""
+"""Two servers that many tests share, with the model that both talk to: for tests that end neither of them.
+
+And grounds for attacks, where processes are held, cut, frozen and killed.
+"""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.databases import Databases
+from tests.live.battle import Ground, Two, open_ground
 from tests.mock_model import ModelServer
 from tests.servers import Server, Servers
 
@@ -64,3 +69,29 @@ async def shared_impatient(
 def impatient(shared_impatient: Server, model: ModelServer) -> Server:
     """A server that asks a model once and not again; other tests use it too."""
     return shared_impatient
+
+
+@pytest.fixture
+async def ground(servers: Servers, database: str, mock: ModelServer) -> AsyncIterator[Ground]:
+    """A database of the test's own with points in front of it, and no process yet."""
+    async with open_ground(servers, database, mock) as ready:
+        yield ready
+
+
+@pytest.fixture(scope="module")
+async def two(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Two]:
+    """Two processes behind points, for all tests of a module; each test has conversations of its own."""
+    servers = Servers(tmp_path_factory.mktemp("two"))
+    async with databases.fresh() as database, ModelServer() as mock, open_ground(servers, database, mock) as ready:
+        try:
+            a, b = await asyncio.gather(ready.attacked(), ready.attacked())
+            yield ready, a, b
+        finally:
+            await servers.end()
+        assert [request["violations"] for request in mock.seen.requests if request["violations"]] == []
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for the test's conversation."""
+    return re.sub("[^A-Za-z0-9]+", "-", request.node.name)[:100]

@@ -16,18 +16,11 @@ from tests.databases import rows
 from tests.kill_points import COMMIT, DONE, At
 from tests.live.acts import ACTS, Act, Scene
 from tests.live.audit import settled
-from tests.live.battle import OPEN, Attack, Ground, audit, break_off, open_ground, stand
-from tests.mock_model import ModelServer
-from tests.servers import Server, Servers
+from tests.live.battle import OPEN, Attack, Ground, audit, break_off, stand
+from tests.servers import Server
 from tests.sse import check_whole
 
 AT_ONCE = 40
-
-
-@pytest.fixture
-async def ground(servers: Servers, database: str, mock: ModelServer) -> AsyncIterator[Ground]:
-    async with open_ground(servers, database, mock) as ready:
-        yield ready
 
 
 async def points_of(server: Server, ground: Ground, act: Act) -> list[tuple[str, At]]:

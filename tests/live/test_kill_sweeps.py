@@ -1,7 +1,6 @@
 """What no request does is broken off too: takeovers, expiries, the writer of the event log; and tool rounds."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from signal import SIGKILL
 from typing import Any
 
@@ -12,9 +11,7 @@ from tests.databases import rows
 from tests.kill_points import COMMIT, DONE, At, Hold
 from tests.live.acts import Act, Scene, Told
 from tests.live.audit import check_streams, check_tables, settled
-from tests.live.battle import Attack, Ground, audit, break_off, open_ground
-from tests.mock_model import ModelServer
-from tests.servers import Servers
+from tests.live.battle import Attack, Ground, audit, break_off
 from tests.sse import check_whole, frames_of, only, text_of
 
 UNSEEN: dict[str, Any] = {"steps": [{"hang": True}]}
@@ -27,12 +24,6 @@ async def nothing(_: Scene) -> None:
 
 
 HELLO = Act("hello", nothing, lambda scene: scene.say("Hello"), ())
-
-
-@pytest.fixture
-async def ground(servers: Servers, database: str, mock: ModelServer) -> AsyncIterator[Ground]:
-    async with open_ground(servers, database, mock) as ready:
-        yield ready
 
 
 async def drop_when_reached(*holds: Hold) -> None:
