@@ -43,7 +43,9 @@ from app.tools.functions import installed_tools
 from app.tools.registry import ToolRegistry
 from app.tools.web import read_web_tools
 from app.turn.delivery.plain_text import PlainText
+from app.turn.facade.detector import LangidDetector
 from app.turn.facade.judging import means_of
+from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.service import AgentRuntime
 from app.turn.facade.tenants import Tenants
@@ -166,7 +168,8 @@ def build(
         drain_grace=settings.drain_grace_seconds,
         keep=timedelta(hours=settings.event_retention_hours),
     )
-    return AgentRuntime(services, tail, lifecycle, _tenants(settings))
+    languages = Languages(settings.language_policy, LangidDetector)
+    return AgentRuntime(services, tail, lifecycle, _tenants(settings), languages)
 
 
 async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[Finding]:

@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfig
 from pydantic_settings import SettingsError as SourceError
 
 from app.conversation.setting import RollingSummarySetting
+from app.domain.language import LanguagePolicy
 from app.guardrails.options import GuardrailSettings
 from app.providers.setup import ModelSettings
 
@@ -48,6 +49,18 @@ class ApiKeySetting(BaseModel):
     scopes: frozenset[Literal["chat", "read"]] = Field(
         default=frozenset({"chat", "read"}), description="`chat` runs turns and changes conversations; `read` reads."
     )
+
+
+class LanguageSetting(BaseModel):
+    """Which languages are served; without `supported` all are. `detect` looks at inputs whose language is not told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    default: str = Field(default="en", min_length=2, max_length=64)
+    supported: list[str] = []
+    fallbacks: list[str] = []
+    pivot: str | None = None
+    detect: bool = True
 
 
 class Settings(GuardrailSettings, BaseSettings):
@@ -127,6 +140,11 @@ class Settings(GuardrailSettings, BaseSettings):
     default_persona_id: str = Field(default="demo", min_length=1, description="Persona of a turn that names none.")
     personas_dir: Path | None = Field(
         default=None, description="Folder of persona files; when not set, those that ship with the service."
+    )
+    language: LanguageSetting | None = Field(
+        default=None,
+        description="Languages that turns are settled on: a JSON object with `default`, `supported`, `fallbacks`, "
+        "`pivot` and `detect`. When not set, no language is settled.",
     )
     tenant_mode: Literal["multi_tenant", "single_tenant"] = Field(
         default="multi_tenant", description="Whether organizations are told apart or all calls belong to one."
@@ -247,6 +265,14 @@ class Settings(GuardrailSettings, BaseSettings):
         """Keep the variables that stand beside our own: keys of providers by their usual names, and proxies."""
         self._environment = {name: value for name, value in variables.items() if value}
         return self
+
+    @property
+    def language_policy(self) -> LanguagePolicy | None:
+        """The languages as the runtime is told of them."""
+        if self.language is None:
+            return None
+        told = self.language
+        return LanguagePolicy(told.default, tuple(told.supported), tuple(told.fallbacks), told.pivot, told.detect)
 
     @property
     def models(self) -> ModelSettings:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from app.domain.ids import row_key
+from app.domain.language import Detected, Language
 from app.domain.tools import FailureMode, ToolResult, ToolSpec
 
 Effort = Literal["none", "minimal", "low", "medium", "high"]
@@ -68,7 +69,9 @@ class TurnInput:
     options: TurnOptions = field(default_factory=TurnOptions)
     user_context: Mapping[str, Any] = field(default_factory=dict)
     language_hint: str | None = None
+    detected_languages: tuple[Detected, ...] = ()
     target_language: str | None = None
+    language: Language | None = None
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_pause: Literal["end", "reject"] = "end"
     on_busy: OnBusy = "reject"

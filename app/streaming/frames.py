@@ -27,10 +27,14 @@ _END_REACH: Final = 60
 
 
 class Envelope:
-    """What all frames of one operation share, encoded once: stream, GMI and persona."""
+    """What all frames of one operation share, encoded once: stream, GMI and persona, and metadata if there is some."""
 
-    def __init__(self, *, stream_id: str, gmi_instance_id: str, persona_id: str) -> None:
-        """Encode the constant part."""
+    def __init__(
+        self, *, stream_id: str, gmi_instance_id: str, persona_id: str, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Encode the constant part. A chunk's own metadata goes before the shared one."""
+        self._metadata = dict(metadata or {})
+        self._shared_metadata = b'"metadata":' + dumps(self._metadata) if self._metadata else b""
         self._parts = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
         self._shared = dumps(self._parts)[1:-1]
 
@@ -40,7 +44,9 @@ class Envelope:
         time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
         body = dumps(chunk.fields)[1:-1]
         if chunk.metadata:
-            body += (b"," if body else b"") + b'"metadata":' + dumps(chunk.metadata)
+            body += (b"," if body else b"") + b'"metadata":' + dumps({**self._metadata, **chunk.metadata})
+        elif self._shared_metadata:
+            body += (b"," if body else b"") + self._shared_metadata
         name = chunk.type.encode()
         shared = self._shared
         if chunk.speaker is not None:

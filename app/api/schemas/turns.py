@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, field_validator
 from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
 from app.api.schemas.json_schema import check_object_schema
 from app.api.schemas.parts import TextOrParts, as_content
+from app.domain.language import Detected
 from app.domain.tools import FailureMode, ToolSpec
 from app.domain.turn import Caller, Effort, OnBusy, OnExpiry, TurnInput, TurnOptions
 
@@ -81,6 +82,13 @@ class OptionsInput(Input):
 Keys = Annotated[dict[Name, NotBlank], Field(max_length=16)]
 
 
+class DetectedInput(Input):
+    """A language that the input may be in, and how surely."""
+
+    code: Language
+    confidence: float = Field(ge=0, le=1)
+
+
 class TurnBody(OwnedInput):
     """One turn: what the user says, and what this turn may use."""
 
@@ -93,6 +101,9 @@ class TurnBody(OwnedInput):
     options: OptionsInput = Field(default_factory=OptionsInput, description="Options of this turn.")
     user_context: JsonObject = Field(default_factory=dict, description="What is known of the user in this turn.")
     language_hint: Language | None = Field(default=None, description="The language the input is in.")
+    detected_languages: list[DetectedInput] = Field(
+        default_factory=list, max_length=16, description="Languages that the input may be in, the likeliest first."
+    )
     target_language: Language | None = Field(default=None, description="The language to answer in.")
     provider_api_keys: Keys = Field(
         default_factory=dict, description="Keys by provider for this turn; never stored and never logged."
@@ -138,6 +149,7 @@ class TurnBody(OwnedInput):
             options=self.options.to_domain(),
             user_context=self.user_context,
             language_hint=self.language_hint,
+            detected_languages=tuple(Detected(found.code, found.confidence) for found in self.detected_languages),
             target_language=self.target_language,
             provider_api_keys=self.provider_api_keys,
             on_pause=self.on_pause,

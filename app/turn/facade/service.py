@@ -43,6 +43,7 @@ from app.streaming.tail import Tail
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.idempotency import Repeats, fingerprint
+from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
@@ -63,10 +64,13 @@ CANCEL_TRIES: Final = 10
 class AgentRuntime:
     """The facade. Every method raises `AppError` for what it refuses."""
 
-    def __init__(self, services: Services, tail: Tail, lifecycle: Lifecycle, tenants: Tenants) -> None:
+    def __init__(
+        self, services: Services, tail: Tail, lifecycle: Lifecycle, tenants: Tenants, languages: Languages
+    ) -> None:
         """Keep the parts; `start` makes them live. Every call passes `tenants` first."""
         self._services = services
         self._admit = tenants.admit
+        self._languages = languages
         self._guards = GuardStage(services.guards)
         self._tail = tail
         self._lifecycle = lifecycle
@@ -121,7 +125,9 @@ class AgentRuntime:
                 operation.on_wait = on_wait
             longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
             persona = self._services.personas.known(persona_id)
-            guard, emissions = await self._guards.begin(operation, turn, persona, longest)
+            settled = await self._languages.settle(turn)
+            operation.language = settled.language
+            guard, emissions = await self._guards.begin(operation, settled, persona, longest)
             return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
 
         return await self._repeats.once(OperationKind.TURN, identity, start)

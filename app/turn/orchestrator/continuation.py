@@ -55,6 +55,7 @@ async def run_continuation(
     options = merged_options(continued.snapshot, results.options)
     services.gateway.check(_route(operation, continued.snapshot, options, results.provider_api_keys))
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
+    operation.language = continued.snapshot.language
     operation.name(gmi.instance_id, persona)
     await _accept(operation, continued, results)
     async for emission in go_on(operation, continued, options, results.provider_api_keys):

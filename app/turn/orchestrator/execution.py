@@ -62,6 +62,7 @@ def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: He
         terms=turn.terms,
         model=turn.model,
         hop=output.hop,
+        language=operation.language,
     )
     request = emitter.host_tool_request(
         output.tool_calls,

@@ -13,6 +13,7 @@ from app.domain.answers import result_message
 from app.domain.approval import approved_calls, unrun
 from app.domain.chunks import StreamChunk
 from app.domain.ids import fresh, fresh_uuid, row_key
+from app.domain.language import Language
 from app.domain.messages import ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
@@ -73,6 +74,7 @@ class Operation:
         self.waits = False
         self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None
+        self.language: Language | None = None
         self.cancel: Callable[[], None] = _nothing
         self._envelope: Envelope | None = None
         self._early: list[StreamChunk] = []
@@ -88,7 +90,10 @@ class Operation:
     def name(self, gmi_instance_id: str, persona: Persona) -> None:
         """Say who answers: the part that all frames of the operation share."""
         self.persona = persona
-        self._envelope = Envelope(stream_id=self.stream_id, gmi_instance_id=gmi_instance_id, persona_id=persona.id)
+        shared = {"language": self.language.to_json()} if self.language is not None else None
+        self._envelope = Envelope(
+            stream_id=self.stream_id, gmi_instance_id=gmi_instance_id, persona_id=persona.id, metadata=shared
+        )
 
     def claim(self, persona_id: str, place: int | None = None) -> Claim:
         """Say what T1 takes the conversation for."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.domain.ids import gmi_instance_id
+from app.domain.language import Language
 from app.domain.messages import Message
 from app.domain.pause import PauseState
 from app.domain.persona import Persona
@@ -66,6 +67,8 @@ class Rerun:
             else services.personas.known(entry.payload["persona_id"])
         )
         caller = held.caller
+        told = (self.pause.snapshot or {}) if self.pause else entry.payload
+        operation.language = Language.from_json(told.get("language"))
         operation.name(gmi_instance_id(caller.organization_id, caller.user_id, session, persona.id), persona)
         return operation
 
@@ -129,6 +132,7 @@ def _turn(rerun: Rerun) -> TurnInput:
         user_context=stored["user_context"],
         language_hint=stored.get("language_hint"),
         target_language=stored.get("target_language"),
+        language=Language.from_json(stored.get("language")),
         pause_ttl_seconds=stored.get("pause_ttl_seconds"),
         on_expiry=stored.get("on_expiry"),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.domain.errors import UnavailableError
+from app.domain.language import Language
 from app.domain.messages import Message, dump, load
 from app.domain.tools import ToolSpec
 from app.domain.turn import PauseTerms, TurnOptions
@@ -33,6 +34,7 @@ class Snapshot:
     terms: PauseTerms = field(default_factory=PauseTerms)
     model: str | None = None
     hop: Hop | None = None
+    language: Language | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored form."""
@@ -47,6 +49,7 @@ class Snapshot:
             "terms": self.terms.to_json(),
             "model": self.model,
             "hop": self.hop.to_json() if self.hop is not None else None,
+            "language": self.language.to_json() if self.language is not None else None,
         }
 
     @classmethod
@@ -66,4 +69,5 @@ class Snapshot:
             terms=PauseTerms.from_json(stored["terms"]),
             model=stored.get("model"),
             hop=Hop.from_json(stored["hop"]) if stored.get("hop") else None,
+            language=Language.from_json(stored.get("language")),
         )

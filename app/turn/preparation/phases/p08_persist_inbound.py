@@ -67,6 +67,7 @@ def inbound_payload(draft: TurnDraft) -> dict[str, Any]:
         "user_context": dict(turn.user_context),
         "language_hint": turn.language_hint,
         "target_language": turn.target_language,
+        "language": turn.language.to_json() if turn.language is not None else None,
         "pause_ttl_seconds": turn.pause_ttl_seconds,
         "on_expiry": turn.on_expiry,
         "had_provider_keys": bool(turn.provider_api_keys),
