@@ -139,6 +139,7 @@ class GmiOutput:
     history: tuple[Message, ...] = ()
     steps: int = 0
     hop: Hop | None = None
+    structured: Mapping[str, Any] | None = None
 
 
 # What a stream carries ----------------------------------------------------------------------------------------------

@@ -269,6 +269,14 @@ class ToolFailedError(AppError):
     title = "A tool that the turn can't do without has failed"
 
 
+class StructuredOutputError(AppError):
+    """The model's replies do not fit the schema that the turn asks for; `issues` say why."""
+
+    code = "GMI_STRUCTURED_OUTPUT_INVALID"
+    kind = Kind.UPSTREAM
+    title = "The reply does not fit its schema"
+
+
 class ProviderError(AppError):
     """The model's provider failed or refused (R299).
 

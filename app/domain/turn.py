@@ -35,6 +35,7 @@ class TurnOptions:
     max_tokens: int | None = None
     max_tool_iterations: int | None = None
     response_format: Mapping[str, Any] | None = None
+    structured_reply: Mapping[str, Any] | None = None
     reasoning_effort: Effort | None = None
     turn_timeout_seconds: float | None = None
     mode: str | None = None

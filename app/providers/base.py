@@ -19,7 +19,8 @@ class ModelRequest:
     """One request to a model. `messages` begin with the system message, if there is one.
 
     None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. `extra_body` and
-    `extra_headers` go out as they are, beside what the request says itself. `api_key` replaces the
+    `extra_headers` go out as they are, beside what the request says itself. With `format_is_optional`, a server that
+    does not know `response_format` is asked without it. `api_key` replaces the
     configured key for this request and appears in no log, error or `repr`. `deadline` is the event loop's time by which
     the answer must be whole.
     """
@@ -32,6 +33,7 @@ class ModelRequest:
     top_p: float | None = None
     max_tokens: int | None = None
     response_format: Mapping[str, Any] | None = None
+    format_is_optional: bool = False
     reasoning_effort: Effort | None = None
     user: str | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from app.providers.reasoning import only_own
 
 _REFUSALS: Final = frozenset({400, 422})
 _SHORTEST_SECRET: Final = 8
+FORMAT: Final = "response_format"
 
 
 class HttpProvider:
@@ -71,9 +72,12 @@ class HttpProvider:
                         yield event
             except ProviderError as error:
                 name = self._dialect.refused_field(error.message) if error.status in _REFUSALS else None
-                if name is None or name not in body:
+                if name is None or name not in body or (name == FORMAT and not request.format_is_optional):
                     raise
-                self._refused.add(name)
+                if name == FORMAT:  # it is the request's own, and another model of the server may know it
+                    del body[name]
+                else:
+                    self._refused.add(name)
             else:
                 return
 

@@ -29,7 +29,7 @@ PAUSE = Pause(
     user_id="local",
     persona_id="demo",
     turn_id="turn_1",
-    tool_calls=({"id": "call_1", "name": "get_weather", "arguments": {"city": "Berlin"}},),
+    tool_calls=({"id": "call_1", "name": "get_weather", "arguments": {"city": "Berlin"}, "kind": "tool"},),
     rationale="because",
     requested_at="2026-11-30T11:00:00.000Z",
 )

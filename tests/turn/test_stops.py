@@ -64,7 +64,7 @@ async def test_output_that_is_not_final_and_names_calls_stops_with_one_request_f
         request = one(chunks, "tool_call_request")
         assert chunks[-1] is request
         assert (request["execution_mode"], request["requires_external_tool_result"]) == ("external", True)
-        assert request["tool_calls"] == [asks("c1").public(), asks("c2").public()]
+        assert request["tool_calls"] == [asks("c1").asked(), asks("c2").asked()]
         pending = await stage.pending()
         assert pending is not None
         assert (pending.pause_id, list(pending.tool_calls)) == (request["pause_id"], request["tool_calls"])

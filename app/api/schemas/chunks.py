@@ -95,6 +95,17 @@ class PersonaDetailsOut(BaseModel):
     description: str
 
 
+class StructuredOut(BaseModel):
+    """A reply as a JSON value, and whether it fits the schema that the turn asked for."""
+
+    value: Any
+    name: str
+    valid: bool
+    attempts: int
+    enforcement: Literal["provider_schema"]
+    issues: list[str] = Field(default=[], description="What is wrong with it.")
+
+
 class FinalResponseChunk(_Chunk):
     """The end of a turn that does not wait for its host: the whole reply, and what it took."""
 
@@ -109,6 +120,7 @@ class FinalResponseChunk(_Chunk):
     active_persona_details: PersonaDetailsOut | None
     turn_id: str
     message_id: str | None
+    structured: StructuredOut | None = Field(default=None, description="There when the turn asked for it.")
 
 
 class ErrorChunk(_Chunk):

@@ -27,6 +27,11 @@ def check_object_schema(schema: Mapping[str, Any]) -> None:
     _check(schema, "")
 
 
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """Accept any schema; ValueError says which keyword is wrong, and where."""
+    _check(schema, "")
+
+
 def _check(schema: Any, place: str) -> None:
     if isinstance(schema, bool):
         return

@@ -35,8 +35,8 @@ class ResultInput(Input):
     tool_name: Name | None = Field(default=None, description="The tool's name; the pause knows it too.")
     output: Any = Field(
         default=None,
-        description="What the tool gave: any JSON value. A list of typed parts (text, image_url, image, audio, file) is "
-        "shown to the model as such, where its provider takes it. Needed unless the call failed.",
+        description="What the tool gave: any JSON value. A list of typed parts (text, image_url, image, audio, file) "
+        "is shown to the model as such, where its provider takes it. Needed unless the call failed.",
         examples=[{"temperature_c": 21}],
     )
     is_error: bool = Field(default=False, description="Whether the call failed.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
-from app.api.schemas.json_schema import check_object_schema
+from app.api.schemas.json_schema import check_object_schema, check_schema
 from app.api.schemas.parts import TextOrParts, as_content
 from app.domain.language import Detected
 from app.domain.tools import FailureMode, ToolSpec
@@ -18,6 +18,11 @@ Flag = str | int | float | bool | None
 
 def _object_schema(schema: JsonObject) -> JsonObject:
     check_object_schema(schema)
+    return schema
+
+
+def _any_schema(schema: JsonObject) -> JsonObject:
+    check_schema(schema)
     return schema
 
 
@@ -47,6 +52,22 @@ class ToolGateInput(Input):
     deny: Patterns = Field(default_factory=list, description="None of these.", examples=[["delete_*"]])
 
 
+class StructuredReplyInput(Input):
+    """A reply as data: the model is asked again, up to `max_retries` times, while what it says does not fit."""
+
+    schema_: Annotated[JsonObject, AfterValidator(_any_schema)] = Field(
+        alias="schema", description="JSON Schema of the reply."
+    )
+    name: str = Field(default="reply", pattern="^[A-Za-z0-9_-]{1,64}$", description="Its name, told to the model.")
+    description: str | None = Field(default=None, min_length=1, max_length=4096, description="What the reply is.")
+    max_retries: int = Field(default=2, ge=0, le=5, description="How often the model is asked again.")
+    on_exhausted: Literal["error", "return_invalid"] = Field(
+        default="error",
+        description="What to do when no reply fits: fail the turn, or give the last one with its issues.",
+    )
+    stream_deltas: bool = Field(default=False, description="Stream the text before it is checked.")
+
+
 class OptionsInput(Input):
     """Options of one operation; what is left out is decided by the persona and the settings."""
 
@@ -63,6 +84,10 @@ class OptionsInput(Input):
     max_tool_iterations: int | None = Field(default=None, ge=1, le=100, description="Tool rounds of the turn.")
     reasoning_effort: Effort | None = Field(default=None, description="How much a model that reasons is to think.")
     response_format: JsonObject | None = Field(default=None, description="Passed to the provider as it is.")
+    structured_reply: StructuredReplyInput | None = Field(
+        default=None,
+        description="The reply must be a JSON value that fits a schema; `final_response.structured` has it.",
+    )
     turn_timeout_seconds: float | None = Field(default=None, gt=0, le=86_400, description="Longest time to run.")
     mode: str | None = Field(
         default=None, min_length=1, max_length=128, description="The turn's mode; it picks the profile of its summary."
@@ -76,7 +101,12 @@ class OptionsInput(Input):
     def to_domain(self) -> TurnOptions:
         """Give the domain's value."""
         gate = self.tool_gate.model_dump(exclude_none=True) if self.tool_gate is not None else None
-        return TurnOptions(**{**dict(self), "tool_gate": gate})
+        reply = (
+            self.structured_reply.model_dump(exclude_none=True, by_alias=True)
+            if self.structured_reply is not None
+            else None
+        )
+        return TurnOptions(**{**dict(self), "tool_gate": gate, "structured_reply": reply})
 
 
 Keys = Annotated[dict[Name, NotBlank], Field(max_length=16)]

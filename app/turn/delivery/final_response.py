@@ -19,6 +19,7 @@ def build(
 ) -> dict[str, Any]:
     """Give the payload. `usage` is the whole turn's, earlier operations included (R304: also of a failed one)."""
     text = output.response_text
+    structured = {"structured": dict(output.structured)} if output.structured is not None else {}
     return {
         "final_response_text": text,
         "final_response_text_plain": None if text is None else plain_text.render(text),
@@ -34,4 +35,5 @@ def build(
         },
         "turn_id": turn_id,
         "message_id": message_id,
+        **structured,
     }

@@ -1,8 +1,9 @@
 """The runtime's own GMI: model steps and tool rounds until there is an answer, or until the host is needed."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
@@ -28,6 +29,7 @@ from app.tools.executor import ToolExecutor
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.gmi.round import RoundRules, check_closed, run_round, with_approved
 from app.turn.gmi.step import Step
+from app.turn.gmi.structured import StructuredReply
 
 
 @dataclass(slots=True)
@@ -41,6 +43,10 @@ class _Progress:
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
     hop: Hop | None = None
+    structured: StructuredReply | None = None
+    replies: int = 0
+    repair: tuple[Message, ...] = ()
+    judged: Mapping[str, Any] | None = None
 
 
 class RuntimeGmi:
@@ -79,6 +85,7 @@ class RuntimeGmi:
             async with aclosing(self._run_approved(turn, progress)) as chunks:
                 async for chunk in chunks:
                     yield chunk
+        progress.structured = StructuredReply.from_json(turn.options.structured_reply)
         # One step more than there may be rounds: at the limit, a last step without tools writes the answer.
         for index in range(turn.max_iterations + 1):
             await turn.before_step()
@@ -92,23 +99,42 @@ class RuntimeGmi:
             progress.steps += 1
             progress.hop = step.hop
             progress.usage += step.usage or Usage()
+            if not step.calls and self._asks_again(progress, step):
+                continue
             progress.texts.append(step.text)
             progress.messages.append(step.answer())
             if not step.calls:
                 yield self._answer(turn, progress)
                 return
+            progress.repair = ()
             async with aclosing(self._round(turn, progress, step)) as items:
                 async for item in items:
                     yield item
                     if isinstance(item, GmiOutput):
                         return
 
+    def _asks_again(self, progress: _Progress, step: Step) -> bool:
+        """Tell whether the reply does not fit and is asked for once more; the next one then begins from nothing."""
+        wanted = progress.structured
+        if wanted is None:
+            return False
+        progress.replies += 1
+        progress.texts.clear()
+        judged = wanted.judge(step.text)
+        if judged.issues and progress.replies <= wanted.max_retries and not step.last:
+            progress.repair = wanted.repair(step.text, judged.issues)
+            return True
+        if judged.issues and wanted.on_exhausted == "error":
+            raise wanted.exhausted(judged, progress.replies)
+        progress.judged = wanted.told(judged, progress.replies)
+        return False
+
     def _step(self, turn: GmiTurnInput, progress: _Progress, index: int, *, last: bool) -> Step:
         options, persona = turn.options, turn.persona.options
         route = Route(turn.model, start=progress.hop, api_keys=turn.provider_api_keys)
         request = ModelRequest(
             model=turn.model,
-            messages=self._valid(turn, progress),
+            messages=(*self._valid(turn, progress), *progress.repair),
             tools=() if last else (*turn.runtime_tools, *turn.host_tools),
             temperature=options.temperature if options.temperature is not None else persona.temperature,
             top_p=options.top_p if options.top_p is not None else persona.top_p,
@@ -118,10 +144,24 @@ class RuntimeGmi:
             extra_body=persona.extra_body,
             user=turn.context.caller.user_id,
         )
+        if progress.structured is not None:
+            request = progress.structured.asked_of(request)
+        silent = progress.structured is not None and not progress.structured.stream_deltas
         approvals = (tool for tool in turn.runtime_tools if self._tools.registry.rules(tool.name).requires_approval)
         waiting = frozenset(tool.name for tool in (*turn.host_tools, *approvals))
         counter = turn.room.counter if turn.room is not None else Estimate()
-        return Step(index, self._gateway, route, request, progress.used_ids, waiting, turn.on_call, counter, last=last)
+        return Step(
+            index,
+            self._gateway,
+            route,
+            request,
+            progress.used_ids,
+            waiting,
+            turn.on_call,
+            counter,
+            last=last,
+            silent=silent,
+        )
 
     def _valid(self, turn: GmiTurnInput, progress: _Progress) -> tuple[Message, ...]:
         """Give what may be sent, and go on from that: a pause keeps what its model was told (see `valid`)."""
@@ -198,6 +238,7 @@ class RuntimeGmi:
             history=tuple(progress.messages),
             steps=progress.steps,
             hop=progress.hop,
+            structured=progress.judged,
         )
 
     def _failure(self, error: Exception) -> GmiError:

@@ -43,6 +43,9 @@ class Step:
     last: bool = False
     """Whether no round may follow: calls of a model that asks all the same are neither told nor run."""
 
+    silent: bool = False
+    """Whether the text is held back: it is judged when it is whole."""
+
     async def run(self) -> AsyncGenerator[GmiChunk, None]:
         """Yield the step's chunks, `StepFinished` last. Raises ProviderError when no model could give the answer."""
         async with aclosing(self.gateway.stream(self.route, self.request, self._attempted)) as events:
@@ -78,7 +81,7 @@ class Step:
             case TextPiece(text):
                 cleaned = clean_text(text)
                 self.text += cleaned
-                return [TextDelta(cleaned)]
+                return [] if self.silent else [TextDelta(cleaned)]
             case CallsReady() if self.last:
                 return []
             case CallsReady(calls):

@@ -33,4 +33,6 @@ class ChatDialect:
         """See `Dialect.refused_field`: some servers know neither usage in the stream nor an effort."""
         if "reasoning_effort" in message:
             return "reasoning_effort"
+        if "response_format" in message or "json_schema" in message:
+            return "response_format"
         return "stream_options" if "stream_options" in message or "include_usage" in message else None
