@@ -1,5 +1,6 @@
 """What hosts do to a conversation, each act up to the request that is to be attacked, and that request."""
 
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,9 +29,18 @@ class Told:
     body: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
 
+    refused_late: bool = False
+
     @property
     def is_accepted(self) -> bool:
-        return self.status == httpx.codes.OK
+        return self.status == httpx.codes.OK and not self.refused_late
+
+    def refuse(self, block: bytes) -> None:
+        """Take note of a refusal that came when the response had begun: events without an id, since none is stored."""
+        event, data = block.split(b"\ndata: ")
+        self.refused_late = True
+        if event == b"event: error":
+            self.body = json.loads(data)
 
 
 @dataclass(slots=True)
@@ -72,8 +82,14 @@ class Scene:
                     told.body = response.json()
                     told.whole = True
                     return told
+                rest = b""
                 async for piece in response.aiter_raw():
-                    told.frames += reader.feed(piece)
+                    *blocks, rest = (rest + piece).split(b"\n\n")
+                    for block in blocks:
+                        if block.startswith(b"event: "):
+                            told.refuse(block)
+                        else:
+                            told.frames += reader.feed(block + b"\n\n")
                 told.whole = True
         except (*CUT, httpx.ConnectError, httpx.ReadTimeout, httpx.WriteError):
             pass
