@@ -237,6 +237,7 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         persistence=settings.enable_conversational_persistence,
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
+        trace_entries=settings.reasoning_trace_entries,
     )
 
 

@@ -189,6 +189,9 @@ class Settings(GuardrailSettings, BaseSettings):
     max_waiting_turns: int = Field(
         default=10, ge=1, le=1000, description="How many turns may wait for one conversation (on_busy: wait)."
     )
+    reasoning_trace_entries: int = Field(
+        default=500, ge=1, le=10_000, description="How many entries the reasoning trace of a session keeps."
+    )
     turn_timeout_seconds: Seconds = Field(default=600, description="Longest time for one operation.")
     tool_timeout_seconds: Seconds = Field(default=30, description="Longest time for one call of a runtime tool.")
     tools_file: Path | None = Field(

@@ -16,6 +16,7 @@ from app.api.routes import (
     page,
     pending_requests,
     personas,
+    sessions,
     streams,
     tool_results,
     turns,
@@ -33,7 +34,7 @@ EXPOSED_HEADERS: Final = (
 def install(app: FastAPI, policy: DoorPolicy) -> None:
     """Make an application the door. The middleware that is added last is passed first."""
     app.state.door = Door(policy)
-    for module in (turns, tool_results, pending_requests, streams, conversations, personas, health, page):
+    for module in (turns, tool_results, pending_requests, streams, conversations, sessions, personas, health, page):
         app.include_router(module.router)
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

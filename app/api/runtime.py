@@ -18,6 +18,7 @@ from app.domain.views import (
     SpendingView,
     Started,
     StreamView,
+    TraceEntryView,
 )
 
 
@@ -114,6 +115,12 @@ class Runtime(Protocol):
         self, caller: Caller, conversation_id: str, *, cursor: str | None, limit: int, descending: bool
     ) -> Page[MessageView]:
         """List a conversation's messages by position."""
+        ...
+
+    async def session_trace(
+        self, caller: Caller, session_id: str, *, cursor: str | None, limit: int, descending: bool
+    ) -> Page[TraceEntryView]:
+        """List the entries of a session's reasoning trace."""
         ...
 
     def personas(self) -> tuple[PersonaView, ...]:

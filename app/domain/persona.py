@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry
@@ -17,6 +17,21 @@ class PersonaOptions:
     max_tokens: int | None = None
     reasoning_effort: Effort | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLimits:
+    """How many entries a session's reasoning trace keeps and how long their messages are; None leaves it as it is."""
+
+    max_entries: int | None = None
+    max_message_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationContext:
+    """How many messages of a conversation are told; None leaves it to the settings."""
+
+    max_messages: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +50,35 @@ class Persona:
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
     guardrails: tuple[str, ...] = ()
+    reasoning_trace: TraceLimits = field(default_factory=TraceLimits)
+    conversation_context: ConversationContext = field(default_factory=ConversationContext)
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that a snapshot keeps."""
         shown = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        options = {entry.name: getattr(self.options, entry.name) for entry in fields(self.options)}
-        return {**shown, "tools": list(self.tools), "guardrails": list(self.guardrails), "options": options}
+        parts = {
+            name: {entry.name: getattr(shown[name], entry.name) for entry in fields(kind)}
+            for name, kind in _PARTS.items()
+        }
+        return {**shown, "tools": list(self.tools), "guardrails": list(self.guardrails), **parts}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Persona":
         """Read the form that a snapshot keeps; keys that are not known are left out."""
         known = {entry.name for entry in fields(cls)}
         values = {name: value for name, value in stored.items() if name in known}
-        given = {entry.name for entry in fields(PersonaOptions)}
-        options = {name: value for name, value in (stored.get("options") or {}).items() if name in given}
         lists = {name: tuple(stored.get(name) or ()) for name in ("tools", "guardrails")}
-        return cls(**{**values, **lists, "options": PersonaOptions(**options)})
+        parts = {
+            name: kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
+            for name, kind in _PARTS.items()
+            for given in [stored.get(name) or {}]
+        }
+        return cls(**{**values, **lists, **parts})
+
+
+_PARTS: Final[Mapping[str, type[Any]]] = {
+    "options": PersonaOptions,
+    "reasoning_trace": TraceLimits,
+    "conversation_context": ConversationContext,
+}
+"""The fields that are mappings of their own."""

@@ -59,7 +59,8 @@ class HistoryPolicy:
 class TurnPolicy:
     """How turns run. Durations are seconds, sizes are messages or bytes.
 
-    `utility_model` does the small work beside turns, such as summaries; None leaves it to the default one.
+    `utility_model` does the small work beside turns, such as summaries; None leaves it to the default one. A session's
+    reasoning trace keeps `trace_entries`.
     """
 
     default_model: str
@@ -71,6 +72,7 @@ class TurnPolicy:
     persistence: bool = True
     max_result_bytes: int = 4 << 20
     max_waiting_turns: int = 10
+    trace_entries: int = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,22 @@ class MessageView:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceEntryView:
+    """An entry of a session's reasoning trace, with its place and the operation that it comes from."""
+
+    position: int
+    at: str
+    type: str
+    message: str
+    related_id: str | None
+    details: Mapping[str, Any]
+    conversation_id: str
+    stream_id: str
+    turn_id: str
+    persona_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PersonaView:
     """A persona that can be selected."""
 

@@ -260,6 +260,7 @@ class Seized:
     organization_id: str
     user_id: str
     session_id: str
+    conversation_id: str
 
 
 async def seize(connection: Connection, conversation: UUID, operation: UUID, *, only_dead: bool) -> Seized | None:
@@ -280,7 +281,7 @@ async def seize(connection: Connection, conversation: UUID, operation: UUID, *, 
             running_stream=None,
             updated_at=func.now(),
         )
-        .returning(_row.fence, _row.organization_id, _row.user_id, _row.session_id)
+        .returning(_row.fence, _row.organization_id, _row.user_id, _row.session_id, _row.conversation_id)
     )
     found = (await connection.execute(statement)).first()
     return None if found is None else Seized(*found)

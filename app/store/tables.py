@@ -1,7 +1,7 @@
 """The tables.
 
 Every key that a conversation's rows share begins with its row key, so that all of them can be distributed by it
-without a change to the code.
+without a change to the code. What a session keeps is keyed by the session, and no foreign key leads out of it.
 """
 
 from typing import Final
@@ -48,6 +48,10 @@ def _time(name: str, *, default: bool = False, nullable: bool = True) -> Column[
 
 def _conversation() -> Column[object]:
     return Column("conversation", Uuid, ForeignKey("conversations.id", ondelete="CASCADE"), primary_key=True)
+
+
+def _session() -> tuple[Column[object], ...]:
+    return tuple(Column(name, Text, primary_key=True) for name in ("organization_id", "user_id", "session_id"))
 
 
 conversations: Final = Table(
@@ -242,6 +246,37 @@ usage_ledger: Final = Table(
     Column("first_output_seconds", Double),
     Column("seconds", Double, nullable=False),
     _time("created_at", default=True, nullable=False),
+)
+
+session_state: Final = Table(
+    "session_state",
+    metadata,
+    *_session(),
+    Column("mood", Text),
+    Column("user_context", JSON, nullable=False, server_default=text("'{}'")),
+    Column("task_context", JSON, nullable=False, server_default=text("'{}'")),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("traced", BigInteger, nullable=False, server_default=text("0")),
+    _time("created_at", default=True, nullable=False),
+    _time("updated_at", default=True, nullable=False),
+)
+
+reasoning_traces: Final = Table(
+    "reasoning_traces",
+    metadata,
+    *_session(),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("conversation", Uuid, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("stream_id", Text, nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("persona_id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("related_id", Text),
+    Column("details", JSON(none_as_null=True)),
+    _time("at", nullable=False),
+    Index("ix_reasoning_traces_conversation", "conversation"),
 )
 
 replicas: Final = Table(

@@ -45,12 +45,47 @@ def upgrade() -> None:
         postgresql_where=sa.text("running_operation IS NOT NULL"),
     )
     op.create_table(
+        "reasoning_traces",
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("turn_id", sa.Text(), nullable=False),
+        sa.Column("persona_id", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("related_id", sa.Text(), nullable=True),
+        sa.Column("details", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "organization_id", "user_id", "session_id", "position", name=op.f("pk_reasoning_traces")
+        ),
+    )
+    op.create_index("ix_reasoning_traces_conversation", "reasoning_traces", ["conversation"], unique=False)
+    op.create_table(
         "replicas",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("dead", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_replicas")),
+    )
+    op.create_table(
+        "session_state",
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("mood", sa.Text(), nullable=True),
+        sa.Column("user_context", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("task_context", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("version", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("traced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("organization_id", "user_id", "session_id", name=op.f("pk_session_state")),
     )
     op.create_table(
         "inbound_messages",
@@ -319,7 +354,10 @@ def downgrade() -> None:
         "ix_inbound_messages_waiting", table_name="inbound_messages", postgresql_where=sa.text("status = 'waiting'")
     )
     op.drop_table("inbound_messages")
+    op.drop_table("session_state")
     op.drop_table("replicas")
+    op.drop_index("ix_reasoning_traces_conversation", table_name="reasoning_traces")
+    op.drop_table("reasoning_traces")
     op.drop_index(
         "ix_conversations_running",
         table_name="conversations",

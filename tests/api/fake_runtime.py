@@ -17,6 +17,7 @@ from app.domain.views import (
     SpendingView,
     Started,
     StreamView,
+    TraceEntryView,
 )
 
 STARTED = Started("st_1", "chat-1", "turn_1", 7)
@@ -36,6 +37,9 @@ PAUSE = Pause(
 STATE = StreamView("st_1", "chat-1", "turn_1", StreamStatus.PAUSED, None, PAUSE.to_json(), None, None, "7-2")
 CONVERSATION = ConversationView("chat-1", "local", "chat-1", None, None, {}, "t0", "t1", 0, None, None)
 PERSONA = PersonaView("demo", "Demo", "A script.", "scripted:demo", ("current_time",), is_default=True)
+TRACE_ENTRY = TraceEntryView(
+    7, "t0", "llm_call_start", "Step 1 asks scripted:demo.", None, {"step": 0}, "chat-1", "st_1", "turn_1", "demo"
+)
 FRAMES = (
     b': ok\n\nid: 7-1\nevent: text_delta\ndata: {"type":"text_delta","text_delta":"h\xc3\xa9"}\n\n',
     b": ping\n\n",
@@ -165,6 +169,12 @@ class FakeRuntime:
     ) -> Page[MessageView]:
         self._ask(caller, (conversation_id, cursor, limit, descending))
         return Page((), None)
+
+    async def session_trace(
+        self, caller: Caller, session_id: str, *, cursor: str | None, limit: int, descending: bool
+    ) -> Page[TraceEntryView]:
+        self._ask(caller, (session_id, cursor, limit, descending))
+        return Page((TRACE_ENTRY,), "7")
 
     def personas(self) -> tuple[PersonaView, ...]:
         return (PERSONA,)

@@ -1,10 +1,12 @@
 """The plain calls: what they ask of the runtime, and what they answer."""
 
+from dataclasses import asdict
+
 import pytest
 from dirty_equals import IsPartialDict
 
 from app.domain.turn import Caller
-from tests.api.fake_runtime import CONVERSATION, PAUSE, FakeRuntime
+from tests.api.fake_runtime import CONVERSATION, PAUSE, TRACE_ENTRY, FakeRuntime
 from tests.api.serving import application, client_of
 
 
@@ -52,6 +54,18 @@ async def test_conversations_are_made_listed_read_changed_and_erased(runtime: Fa
         ("chat-1", "U", None),
         "chat-1",
     ]
+
+
+async def test_the_trace_of_a_session_is_listed_by_pages_for_its_user(runtime: FakeRuntime) -> None:
+    async with client_of(application(runtime)) as client:
+        first = await client.get("/v1/sessions/s-1/trace", params={"user_id": "ada"})
+        newest = await client.get("/v1/sessions/a%20b/trace", params={"order": "desc", "cursor": "9", "limit": 2})
+        other = await client.get("/v1/sessions/s-1/trace", params={"order": "sideways"})
+
+    assert runtime.asked == [("s-1", None, 50, False), ("a b", "9", 2, True)]
+    assert runtime.callers[0] == Caller("ada")
+    assert first.json() == {"items": [asdict(TRACE_ENTRY)], "next_cursor": "7"}
+    assert [newest.status_code, other.status_code] == [200, 422]
 
 
 async def test_a_conversation_that_is_not_there_is_a_404(runtime: FakeRuntime) -> None:

@@ -212,7 +212,8 @@ class Watched(Playing):
 def plain(turn: GmiTurnInput) -> dict[str, Any]:
     """Give what a GMI's turn is made of, without the operation's own functions and ids."""
     left_out = {"before_effect", "before_step", "after_round", "on_call", "context", "room"}
-    return {name: getattr(turn, name) for name in turn.__slots__ if name not in left_out}
+    shown = {name: getattr(turn, name) for name in turn.__slots__ if name not in left_out}
+    return shown | {"session": turn.session.state}
 
 
 async def begin(stage: Stage) -> Pause:

@@ -11,7 +11,7 @@ from app.domain.jsontext import dumps, loads
 from app.domain.messages import Message
 from app.domain.turn import Caller, Pause
 from app.domain.views import ConversationView, MessageView, Page, StreamView
-from app.store import claims, conversations, messages, pauses, streams
+from app.store import claims, conversations, messages, pauses, sessions, streams
 from app.store.conversations import ConversationRecord, unknown_conversation
 from app.store.database import Connection, Database
 from app.store.messages import MessageRecord, NewMessage
@@ -151,6 +151,7 @@ class Queries:
             record = await self._conversation(connection, caller, conversation_id)
             await claims.lock(connection, record.id)
             names = await streams.names(connection, record.id)
+            await sessions.forget(connection, record.id)
             await conversations.erase(connection, record.id)
         return names
 

@@ -48,6 +48,7 @@ from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.queries import Queries
+from app.turn.facade.sessions import Sessions
 from app.turn.facade.spending import Spending
 from app.turn.facade.tenants import Tenants
 from app.turn.orchestrator.continuation import Continued, run_continuation
@@ -78,6 +79,7 @@ class AgentRuntime:
         self._repeats = Repeats(services.database, self._queries.stream)
         self._pausing = Pausing(services)
         self._spending = Spending(services.database, self._queries)
+        self.session_trace = Sessions(services.database, tenants.admit).trace
 
     async def start(self) -> None:
         """Make ready for calls."""

@@ -12,6 +12,7 @@ from app.domain.tools import ToolResult, ToolSpec
 from app.domain.turn import PauseTerms, TurnOptions
 from app.domain.usage import Hop, ModelCall, Usage
 from app.tools.base import ToolContext
+from app.turn.gmi.session import Session
 
 
 async def _nothing(*_: object) -> None:
@@ -31,7 +32,8 @@ class GmiTurnInput:
     their results; what they raise ends the turn. `usage_before` is what earlier operations of the turn used.
     `approved` are calls of the last assistant message that a person has agreed to: they are run before the first step.
     `hop` is the model that served the turn before its pause; no earlier one of the route is asked. `on_call` is told of
-    each attempt at a model request. A request that does not fit into `room` is not sent.
+    each attempt at a model request. A request that does not fit into `room` is not sent. `session` is what the turn's
+    session keeps; what the GMI changes and notes there is stored with the outcome.
     """
 
     persona: Persona
@@ -53,6 +55,7 @@ class GmiTurnInput:
     hop: Hop | None = None
     on_call: Callable[[ModelCall], None] = _unheard
     room: Room | None = None
+    session: Session = field(default_factory=Session)
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -27,6 +27,7 @@ from app.providers.base import ModelRequest
 from app.providers.gateway import Gateway, Route
 from app.tools.executor import ToolExecutor
 from app.turn.gmi.base import GmiTurnInput
+from app.turn.gmi.notes import note_answer, note_calls, note_request, note_results, watched
 from app.turn.gmi.round import RoundRules, check_closed, run_round, with_approved
 from app.turn.gmi.step import Step
 from app.turn.gmi.structured import StructuredReply
@@ -90,12 +91,14 @@ class RuntimeGmi:
         for index in range(turn.max_iterations + 1):
             await turn.before_step()
             step = self._step(turn, progress, index, last=index == turn.max_iterations)
+            note_request(turn.session.trace, step)
             try:
                 async with aclosing(step.run()) as chunks:
                     async for chunk in chunks:
                         yield chunk
             finally:
                 progress.usage += step.lost
+            note_answer(turn.session.trace, step)
             progress.steps += 1
             progress.hop = step.hop
             progress.usage += step.usage or Usage()
@@ -157,7 +160,7 @@ class RuntimeGmi:
             request,
             progress.used_ids,
             waiting,
-            turn.on_call,
+            watched(turn.session.trace, turn.on_call),
             counter,
             last=last,
             silent=silent,
@@ -168,6 +171,9 @@ class RuntimeGmi:
         told = valid(progress.messages)
         if told.repairs:
             self._log.warning("request.repaired", repairs=told.repairs, **told.faults)
+            turn.session.trace.note(
+                "warning", f"{told.repairs} faults of the messages were mended.", details=told.faults
+            )
         progress.messages[:] = told.messages
         if turn.room is not None:
             spoken = [message for message in told.messages if message.role != "system"]
@@ -183,9 +189,11 @@ class RuntimeGmi:
         for_host = tuple(asked for call in step.calls if (asked := self._for_host(turn, rules, call)) is not None)
         waiting = {call.id for call in for_host}
         own = [call for call in step.calls if call.id not in waiting]
+        note_calls(turn, step.calls, for_host=for_host)
         if own:
             await turn.before_effect()
             results = await run_round(own, progress.messages[:-1], rules, self._tools, turn.context)
+            note_results(turn, results)
             for result in results:
                 progress.messages.append(result_message(result))
                 yield ToolResultRecorded(result)
@@ -222,6 +230,7 @@ class RuntimeGmi:
         rules = _rules(turn)
         results = await run_round(turn.approved, (), rules, self._tools, turn.context)
         progress.messages[:], results = with_approved(progress.messages, turn.approved, results)
+        note_results(turn, results)
         for result in results:
             yield ToolResultRecorded(result)
         await turn.after_round(turn.approved, results)

@@ -11,6 +11,7 @@ from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry
+from app.turn.gmi.session import MOST_ENTRIES
 
 
 class OptionsInFile(BaseModel):
@@ -23,6 +24,23 @@ class OptionsInFile(BaseModel):
     max_tokens: int | None = Field(default=None, ge=1)
     reasoning_effort: Effort | None = None
     extra_body: dict[str, Any] = {}
+
+
+class TraceInFile(BaseModel):
+    """Limits of the reasoning trace, as a file gives them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_entries: int | None = Field(default=None, ge=1, le=MOST_ENTRIES)
+    max_message_length: int | None = Field(default=None, ge=1, le=100_000)
+
+
+class ContextInFile(BaseModel):
+    """What of a conversation is told, as a file gives it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_messages: int | None = Field(default=None, ge=1)
 
 
 class PersonaInFile(BaseModel):
@@ -42,6 +60,8 @@ class PersonaInFile(BaseModel):
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
     guardrails: list[str] = []
+    reasoning_trace: TraceInFile = TraceInFile()
+    conversation_context: ContextInFile = ContextInFile()
 
 
 class Personas:

@@ -28,6 +28,7 @@ from app.streaming.ring import Batch
 from app.turn.delivery import emitter, final_response
 from app.turn.orchestrator.partial import Judged, partial_text
 from app.turn.orchestrator.services import Services
+from app.turn.orchestrator.tracing import keep_seized
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ async def end_seized(
     )
     await streams.end_operation(connection, entry.conversation, entry.stream_id, end)
     await inbound.finish(connection, entry.conversation, entry.operation, reason.status.value)
+    await keep_seized(connection, services, seized, entry, reason.word)
 
 
 async def _late_answers(connection: Connection, entry: InboundRecord) -> list[NewMessage]:

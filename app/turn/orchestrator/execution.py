@@ -1,6 +1,6 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -8,6 +8,7 @@ from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
 from app.domain.ids import fresh
 from app.domain.messages import Message
+from app.domain.tools import ToolResult
 from app.domain.turn import StreamStatus
 from app.store.messages import NewMessage
 from app.turn.delivery import emitter, final_response
@@ -16,6 +17,7 @@ from app.turn.delivery.transform import to_stream
 from app.turn.gmi.base import Gmi, GmiTurnInput
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.tracing import note_start
 from app.turn.pauses.history import kept
 from app.turn.pauses.rule import stops_for_host
 from app.turn.pauses.snapshot import Snapshot
@@ -23,8 +25,14 @@ from app.turn.pauses.snapshot import Snapshot
 Emission = StreamChunk | Outcome
 
 
-async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput) -> AsyncIterator[Emission]:
-    """Yield the stream's chunks as they come, and last of all the operation's outcome."""
+async def execute(
+    operation: Operation, gmi: Gmi, turn: GmiTurnInput, results: Sequence[ToolResult] = ()
+) -> AsyncIterator[Emission]:
+    """Yield the stream's chunks as they come, and last of all the operation's outcome.
+
+    `results` are those that a continuation goes on from.
+    """
+    note_start(operation, turn.messages, results)
     held = HeldRequests()
     operation.tally.before = turn.usage_before
     output = GmiOutput(is_final=True)

@@ -27,6 +27,7 @@ from app.store.events import insert_batches
 from app.store.messages import NewMessage
 from app.streaming.frames import Envelope
 from app.streaming.ring import Batch, LostFenceError, Ring
+from app.turn.gmi.session import Session, Trace
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.tally import Tally
 
@@ -71,6 +72,7 @@ class Operation:
         self.fence = 0
         self.ring: Ring | None = None
         self.tally = Tally()
+        self.session = Session(Trace(services.clock.now))
         self.waits = False
         self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None

@@ -11,6 +11,7 @@ from app.store.pauses import PauseRecord
 from app.store.streams import StreamEnd
 from app.streaming.frames import encode_end, redacted
 from app.streaming.ring import Batch, LostFenceError, Ring
+from app.turn.orchestrator import tracing
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.queue import free
@@ -29,6 +30,7 @@ async def settle(
     if outcome.redact:
         ring.rewrite(redacted)
     await services.log.seal(ring)
+    tracing.note_end(operation, outcome)
     frames = operation.encode_from(ring.last_n + 1, outcome.chunks, operation.fence)
     extra = {"pause_id": outcome.pause.pause_id} if outcome.pause else {}
     if outcome.close_reason:
@@ -80,6 +82,7 @@ async def _write(
     late = operation.late_answers() if operation.services.policy.persistence else []
     await messages.append(connection, conversation, [*late, *outcome.messages])
     await operation.keep_calls(connection)
+    await tracing.keep(connection, operation)
     if outcome.pause is not None:
         await pauses.hold(connection, _record(operation, outcome.pause))
     end = StreamEnd(

@@ -24,6 +24,7 @@ from app.turn.preparation.phases import (
     p11_recall,
     p12_history,
 )
+from app.turn.preparation.prompt import system_prompt
 
 Phase = Callable[[TurnDraft, PhaseServices], Awaitable[None]]
 
@@ -85,15 +86,16 @@ def _unsaid(chunk: StreamChunk) -> None:
 
 
 def finished(draft: TurnDraft) -> PreparedTurn:
-    """Give the prepared turn: the persona's prompt first, then the history, the input last."""
+    """Give the prepared turn: the system's prompt first, then the history, the input last."""
     persona, gmi, _ = draft.chosen()
     return PreparedTurn(
         persona=persona,
         gmi=gmi,
         model=draft.model,
-        messages=(Message("system", persona.system_prompt.strip()), *draft.history),
+        messages=(Message("system", system_prompt(persona, draft.session)), *draft.history),
         runtime_tools=draft.runtime_tools,
         host_tools=draft.turn.tools,
         usage=draft.usage,
         room=draft.room,
+        session=draft.session,
     )

@@ -11,6 +11,7 @@ from app.domain.policy import HistoryPolicy
 from app.domain.tools import ToolSpec
 from app.domain.turn import TurnOptions
 from app.turn.preparation.draft import PhaseServices, TurnDraft
+from app.turn.preparation.prompt import system_prompt
 
 
 def room_for(
@@ -21,14 +22,15 @@ def room_for(
     *,
     counters: TokenCounters,
     policy: HistoryPolicy,
+    system: str | None = None,
 ) -> Room:
-    """Give the room that the persona's prompt, the tools and the answer leave in the model's window."""
+    """Give the room that prompt, tools and answer leave in the model's window; `system` stands for the prompt alone."""
     counter = counters.of(model)
     window = window_of(model, policy)
     return Room(
         model=model,
         window=window,
-        system=messages_tokens([Message("system", persona.system_prompt.strip())], counter),
+        system=messages_tokens([Message("system", system or persona.system_prompt.strip())], counter),
         tools=tools_tokens(tools, counter),
         answer=reserve_of(window, options.max_tokens or persona.options.max_tokens),
         counter=counter,
@@ -37,13 +39,15 @@ def room_for(
 
 def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
     """Give the room of a turn that is being prepared."""
+    persona = draft.chosen()[0]
     return room_for(
         draft.model,
-        draft.chosen()[0],
+        persona,
         [*draft.runtime_tools, *draft.turn.tools],
         draft.turn.options,
         counters=services.counters,
         policy=services.policy.history,
+        system=system_prompt(persona, draft.session),
     )
 
 

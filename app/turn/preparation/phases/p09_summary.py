@@ -19,7 +19,7 @@ from app.turn.preparation.draft import PhaseServices, TurnDraft
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
     """Choose the summary that is told, make it longer when that is due, and say so in the routing block."""
-    policy = services.policy.history
+    policy = draft.history_policy(services.policy)
     profile, compaction = profile_of(policy.summary, _mode(draft))
     if not services.policy.persistence:
         draft.routing["rolling_summary"] = _report(profile, compaction, Tried(None, "persistence_off"))
@@ -78,7 +78,7 @@ async def _over_the_limit(
     draft: TurnDraft, services: PhaseServices, record: SummaryRecord | None, compaction: Compaction
 ) -> int | None:
     """Give how many messages a summary is to take; None while the conversation is within its limit."""
-    policy = services.policy.history
+    policy = draft.history_policy(services.policy)
     summary = _told(record, compaction, policy)
     async with services.database.transaction() as connection:
         entries = await read(connection, draft.turn.conversation, summary, policy)

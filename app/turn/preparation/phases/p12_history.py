@@ -10,6 +10,7 @@ from app.conversation.history import arranged, read
 from app.conversation.tokens import messages_tokens
 from app.conversation.valid import Repaired
 from app.domain.messages import Message
+from app.store import sessions
 from app.turn.delivery import emitter
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.room import room_of
@@ -21,13 +22,14 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     Raises TooLargeError when the input does not fit into what the model's window leaves.
     """
     _, _, new = draft.chosen()
-    policy = services.policy.history
-    room = room_of(draft, services)
+    policy = draft.history_policy(services.policy)
     kept = [new.message]
     if services.policy.persistence:
         async with services.database.transaction() as connection:
             entries = await read(connection, draft.turn.conversation, draft.summary, policy)
+            draft.session = await sessions.find(connection, draft.session_key)
         kept = arranged(entries, draft.summary, policy)
+    room = room_of(draft, services)
     if room.counter.exact:
         # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.
         await asyncio.to_thread(messages_tokens, kept, room.counter)

@@ -1,0 +1,96 @@
+"""An operation in its session's trace: how it began, what the host answered, how it ended; stored with its outcome."""
+
+from collections.abc import Sequence
+
+from app.domain.messages import Message, text_of
+from app.domain.session import SessionKey, TraceEntry
+from app.domain.tools import ToolResult
+from app.domain.turn import OperationKind
+from app.store import sessions
+from app.store.claims import Seized
+from app.store.database import Connection
+from app.store.inbound import InboundRecord
+from app.store.sessions import TraceOrigin
+from app.turn.gmi.session import LONGEST_MESSAGE, Trace
+from app.turn.orchestrator.effects import Outcome
+from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.services import Services
+
+SHOWN_CHARACTERS = 100
+"""How much of a turn's input its trace shows."""
+
+
+def note_start(operation: Operation, messages: Sequence[Message], results: Sequence[ToolResult]) -> None:
+    """Note what the operation answers: the user's input, or the host's results."""
+    trace, about = operation.session.trace, {"kind": operation.kind.value}
+    if operation.kind is not OperationKind.TURN:
+        trace.note("interaction_start", f"The host has answered {len(results)} calls.", details=about)
+        for result in results:
+            _note_answer(trace, result)
+        return
+    content = next((message.content for message in reversed(messages) if message.role == "user"), None)
+    kind = "text" if isinstance(content, str) else "parts"
+    trace.note("interaction_start", f"Input ({kind}): {text_of(content)[:SHOWN_CHARACTERS]}", details=about)
+
+
+def note_end(operation: Operation, outcome: Outcome) -> None:
+    """Note how the operation ended, its error first if it has one."""
+    trace = operation.session.trace
+    if outcome.error is not None:
+        code = outcome.error.get("code")
+        trace.note("error", str(outcome.error.get("message") or code), details={"code": code})
+    status = outcome.status.value
+    trace.note(
+        "interaction_end",
+        f"The operation is {status}.",
+        related_id=outcome.pause.pause_id if outcome.pause else None,
+        details={"status": status, "usage": outcome.usage.to_json()},
+    )
+
+
+async def keep(connection: Connection, operation: Operation) -> None:
+    """Store what the operation has noted and changed, in the transaction of its outcome."""
+    policy, persona = operation.services.policy, operation.persona
+    if not policy.persistence or persona is None:
+        return
+    limits = persona.reasoning_trace
+    most = limits.max_entries or policy.trace_entries
+    await sessions.keep(
+        connection,
+        SessionKey.of(operation.caller, operation.session_id),
+        TraceOrigin(
+            operation.conversation, operation.conversation_id, operation.stream_id, operation.turn_id, persona.id
+        ),
+        operation.session.trace.entries(most=most, longest=limits.max_message_length or LONGEST_MESSAGE),
+        most=most,
+        changes=operation.session.changes,
+    )
+
+
+async def keep_seized(
+    connection: Connection, services: Services, seized: Seized, entry: InboundRecord, why: str
+) -> None:
+    """Note that an operation was ended by another than its own process; what that had noted is gone with it."""
+    if not services.policy.persistence:
+        return
+    persona = services.personas.known(entry.payload["persona_id"])
+    session_id = entry.payload.get("session_id") or seized.session_id
+    await sessions.keep(
+        connection,
+        SessionKey(seized.organization_id, seized.user_id, session_id),
+        TraceOrigin(entry.conversation, seized.conversation_id, entry.stream_id, entry.turn_id, persona.id),
+        [TraceEntry(services.clock.now(), "interaction_end", f"The operation was ended from outside: {why}.")],
+        most=persona.reasoning_trace.max_entries or services.policy.trace_entries,
+    )
+
+
+def _note_answer(trace: Trace, result: ToolResult) -> None:
+    tool, decision = result.tool_name, result.decision
+    if decision is not None:
+        about = {"tool": tool, "approved": decision.approved, "by": decision.by}
+        text = f"The call of {tool} was {'approved' if decision.approved else 'denied'}."
+        trace.note("tool_permission_check_result", text, related_id=result.tool_call_id, details=about)
+        return
+    about = {"tool": tool, "is_error": result.is_error, "external": True}
+    text = f"The call of {tool} {'failed' if result.is_error else 'was answered'}."
+    trace.note("tool_execution_result", text, related_id=result.tool_call_id, details=about)
