@@ -182,6 +182,14 @@ async def enqueue(
     return place
 
 
+async def at_head(connection: Connection, conversation: UUID) -> InboundRecord | None:
+    """Give the turn that has gone to the head of the queue and has not started yet, or None."""
+    query = select(*(_row[name] for name in InboundRecord.__slots__)).where(
+        _row.conversation == conversation, _row.status == "waiting", _row.place < 0
+    )
+    return _found((await connection.execute(query)).first())
+
+
 async def is_next(connection: Connection, conversation: UUID, operation: UUID, place: int) -> bool | None:
     """Tell whether the waiter may try now; None when it was replaced."""
     mine = exists().where(_row.conversation == conversation, _row.operation == operation, _row.status == "waiting")

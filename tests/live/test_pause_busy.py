@@ -102,7 +102,7 @@ async def test_those_who_wait_go_in_the_order_of_their_arrival_and_the_rest_is_s
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("on_busy", ["interrupt"])
+@pytest.mark.parametrize("on_busy", ["interrupt", "rollback"])
 async def test_those_who_interrupt_replace_each_other_and_the_last_one_runs(two: Two, name: str, on_busy: str) -> None:
     ground, a, _ = two
     first = await running_first(two, name)
@@ -163,6 +163,7 @@ async def test_a_key_whose_first_answer_was_lost_attaches_to_the_same_turn_also_
     asked = len(ground.mock.seen.requests)
     body, headers = {"input": "Hello"}, {"Idempotency-Key": f"key of {name}"}
     path = f"/v1/conversations/{name}/turns"
+    stream_id = ""
     try:
         async with a.client.stream("POST", path, json=body, headers=headers) as response:
             stream_id = response.headers["x-stream-id"]

@@ -6,7 +6,7 @@ Waiters are rows, so order holds over all replicas, and a waiter whose process i
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from app.domain.errors import ConversationBusyError, RateLimitedError
 from app.domain.turn import OnBusy, StreamStatus
 from app.store import claims, inbound
 from app.store.claims import Running
+from app.store.database import Connection
 from app.store.inbound import InboundRecord
 from app.turn.orchestrator.ending import Reason, end_seized
 from app.turn.orchestrator.operation import Operation
@@ -22,6 +23,9 @@ from app.turn.orchestrator.partial import UnjudgedError, judged_partial
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 2.0
 GAVE_WAY: Final = Reason(StreamStatus.CANCELLED, "interrupted")
+
+LEAVES_OUT: Final = "leaves_out"
+"""In the payload of a rollback that waits: the turn that it rolls back."""
 
 Attempt = Callable[[int | None, str | None], Awaitable[None]]
 """Tries T1 at a place in the queue, and says which turn is to be left out of what the model is told from then on."""
@@ -68,21 +72,31 @@ async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) 
     longest = operation.services.policy.max_waiting_turns
     makes_way = on_busy in {"interrupt", "rollback"}
     running: Running | None = None
-    turn_id: str | None = None
+    left_out: str | None = None
     async with operation.services.database.transaction() as connection:
         await claims.lock(connection, operation.conversation)
         if makes_way:
             running = await claims.ask_to_cancel(connection, operation.conversation)
-        if running is not None:
-            found = await inbound.find(connection, operation.conversation, running.operation)
-            turn_id = found.turn_id if found else None
+        if on_busy == "rollback":
+            left_out = await _left_out(connection, operation.conversation, running)
+            entry = replace(entry, payload={**entry.payload, LEAVES_OUT: left_out})
         number = await inbound.enqueue(connection, entry, replica=operation.replica, at_head=makes_way, longest=longest)
-    if number is None:
-        message = f"{longest} turns wait for this conversation already; try again later."
-        raise RateLimitedError(message, retry_after=5)
+        if number is None:
+            # Raised in here, so that what runs was not asked to end for a turn that may not even wait.
+            message = f"{longest} turns wait for this conversation already; try again later."
+            raise RateLimitedError(message, retry_after=5)
     if running is not None:
         operation.services.cancels.ask(running)
-    return Place(number, running, turn_id if on_busy == "rollback" else None)
+    return Place(number, running, left_out)
+
+
+async def _left_out(connection: Connection, conversation: UUID, running: Running | None) -> str | None:
+    """Give the turn that is rolled back: the one that runs, or that ended for a rollback which this one replaces."""
+    if running is None:
+        replaced = await inbound.at_head(connection, conversation)
+        return replaced.payload.get(LEAVES_OUT) if replaced else None
+    found = await inbound.find(connection, conversation, running.operation)
+    return found.turn_id if found else None
 
 
 async def _wait(operation: Operation, place: Place, attempt: Attempt) -> None:
