@@ -43,10 +43,8 @@ async def post(address: tuple[str, int], path: str, body: dict[str, Any], *, kee
     read, began = Read(), perf_counter()
     reader, writer = await asyncio.open_connection(*address, limit=1 << 20)
     text = json.dumps(body).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
-    )
-    writer.write(head.encode() + text)
+    lines = ["Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {len(text)}", "", ""]
+    writer.write(f"POST {path} HTTP/1.1\r\n".encode() + "\r\n".join(lines).encode() + text)
     last, rest = began, b""
     try:
         while chunk := await reader.read(1 << 18):

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from app.conversation.compaction import Bounds, choose, read_answer, within
 from app.conversation.profiles import profile_of
+from app.conversation.setting import RollingSummarySetting
 from app.conversation.tokens import Estimate
 from app.domain.jsontext import loads
 from app.domain.messages import Message
 from app.domain.policy import Compaction, SummaryPolicy
-from app.settings import RollingSummarySetting
 from tests.conversation.histories import entries_of, round_of, stored
 from tests.requirements import requirement
 
