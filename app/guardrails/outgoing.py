@@ -28,11 +28,6 @@ class OutputJudge:
         self._sources = sources
 
     @property
-    def is_needed(self) -> bool:
-        """Tell whether there is any output guard at all."""
-        return bool(self._guards)
-
-    @property
     def is_whole(self) -> bool:
         """Tell whether a guard can only judge the whole reply."""
         return any(guard.config.whole_reply for guard in self._guards)

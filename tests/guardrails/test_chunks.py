@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from app.domain.chunks import GmiChunk, GmiError, SourcesAvailable, SystemNotice, TextDelta, ToolCallRequest, UiCommands
-from app.domain.turn import StreamStatus
+from app.domain.turn import StreamStatus, TurnOptions
 from app.guardrails.base import Evaluation, GuardConfig
 from app.guardrails.registry import Guards, OutputMode
 from app.providers.errors import failure
 from tests.databases import rows
-from tests.guardrails.acting import ALLOW, Acting, OutputOnly, blocks, says, streaming
-from tests.guardrails.leaks import replay, status, text_of
+from tests.guardrails.acting import ALLOW, Acting, OutputOnly, blocks, replaces, says, streaming
+from tests.guardrails.leaks import replay, status, tables, text_of
 from tests.stage import WEATHER, Stage, one, result, running_stage
 from tests.turn.playing import Act, Playing, asks, end, stop
 
@@ -195,3 +195,21 @@ async def test_a_guard_that_sees_input_and_output_is_asked_once_for_each(shared_
         stage.provider.add("Fine.")
         await stage.play("Hello")
         assert guard.texts == ["Hello", "Fine."]
+
+
+@pytest.mark.parametrize(("new", "valid"), [("[email]", True), ("", False)])
+async def test_a_reply_that_is_data_is_read_again_when_a_guard_has_changed_it(
+    shared_database: str,
+    new: str,
+    valid: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    mail = "ada@example.com"
+    schema = {"type": "object", "properties": {"to": {"type": "string", "minLength": 1}}, "required": ["to"]}
+    guard = OutputOnly(replaces(mail, new), "g", GuardConfig(can_sanitize=True))
+    async with running_stage(shared_database, guards=Guards([guard])) as stage:
+        stage.provider.add(f'{{"to": "{mail}"}}')
+        chunks = await stage.play("Hello", options=TurnOptions(structured_reply={"schema": schema}))
+        told = chunks[-1]["structured"]
+        assert (told["value"], told["valid"]) == ({"to": new}, valid)
+        assert mail not in await replay(stage, chunks[-1]["stream_id"])
+        assert mail not in await tables(shared_database)

@@ -187,7 +187,7 @@ async def test_a_time_of_nought_is_no_limit() -> None:
 async def test_a_guard_without_a_method_is_not_asked() -> None:
     assert (await judged(OutputOnly(says(BLOCK)))).entries == ()
     assert (await judge_of(InputOnly(says(BLOCK))).final(FINAL)).entries == ()
-    assert not judge_of(InputOnly(says(BLOCK))).is_needed
+    assert not activate(InputOnly(says(BLOCK))).has("output")
 
 
 async def test_a_guard_is_asked_at_the_stages_that_it_declares() -> None:

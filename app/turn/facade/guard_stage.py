@@ -8,13 +8,14 @@ import structlog
 
 from app.domain.errors import TurnTimeoutError
 from app.domain.persona import Persona
-from app.domain.turn import TurnInput
+from app.domain.turn import TurnInput, TurnOptions
 from app.guardrails.active import ActiveGuard
 from app.guardrails.base import GuardContext, Sources, Spent, shown
 from app.guardrails.incoming import judge_input, refuse_blocked
 from app.guardrails.outgoing import OutputJudge
 from app.guardrails.registry import Guards
 from app.turn.facade.guarded_stream import GuardedStream
+from app.turn.gmi.structured import StructuredReply
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.rerun import Rerun
@@ -43,7 +44,7 @@ class GuardStage:
         Raises GuardrailMissingError and GuardrailBlockedError; nothing is stored then.
         """
         active = self.active(persona)
-        guard = self._output_of(active, operation, context_of(operation, turn.persona_id, turn.options.custom_flags))
+        guard = self._output_of(active, operation, turn.persona_id, turn.options)
         if not any(entry.has("input") for entry in active):
             return guard, run_turn(operation, turn)
         if self._guards.judges_input_beside:
@@ -54,15 +55,13 @@ class GuardStage:
         self, active: tuple[ActiveGuard, ...], operation: Operation, snapshot: Snapshot
     ) -> GuardedStream | None:
         """Give what judges a continuation's stream, with the identity and the sources of its pause."""
-        context = context_of(operation, snapshot.persona.get("id"), snapshot.options.custom_flags)
-        return self._output_of(active, operation, context, snapshot.sources)
+        return self._output_of(active, operation, snapshot.persona.get("id"), snapshot.options, snapshot.sources)
 
     def again(self, operation: Operation, rerun: Rerun) -> GuardedStream | None:
         """Give what judges an operation that is run once more; its input was judged before it was accepted."""
         persona = operation.persona or Persona("", "", "")
         active = self.active(persona)
-        context = context_of(operation, persona.id, rerun.options.custom_flags)
-        return self._output_of(active, operation, context, rerun.sources)
+        return self._output_of(active, operation, persona.id, rerun.options, rerun.sources)
 
     async def _admit(
         self, active: tuple[ActiveGuard, ...], turn: TurnInput, operation: Operation, seconds: float
@@ -97,11 +96,20 @@ class GuardStage:
                 judging.exception()
 
     def _output_of(
-        self, active: tuple[ActiveGuard, ...], operation: Operation, context: GuardContext, sources: Sources = ()
+        self,
+        active: tuple[ActiveGuard, ...],
+        operation: Operation,
+        persona_id: str | None,
+        options: TurnOptions,
+        sources: Sources = (),
     ) -> GuardedStream | None:
         """Give what judges the operation's stream; None when no guard does, and then it costs nothing."""
+        if not any(guard.has("output") for guard in active):
+            return None
+        context = context_of(operation, persona_id, options.custom_flags)
         judge = OutputJudge(self._guards.asking, active, context, sources)
-        return GuardedStream(operation, judge, self._guards, self._guards.mode) if judge.is_needed else None
+        schema = StructuredReply.from_json(options.structured_reply)
+        return GuardedStream(operation, judge, self._guards, self._guards.mode, schema=schema)
 
 
 def context_of(operation: Operation, persona_id: str | None, flags: Mapping[str, Any]) -> GuardContext:

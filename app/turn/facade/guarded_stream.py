@@ -20,6 +20,7 @@ from app.guardrails.registry import Guards, Report
 from app.guardrails.sentences import ends
 from app.turn.delivery import emitter
 from app.turn.facade.verdicts import blocked, noted, rewritten, rewritten_pause
+from app.turn.gmi.structured import StructuredReply
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Operation
@@ -41,8 +42,11 @@ class GuardedStream:
         judge: OutputJudge,
         guards: Guards,
         mode: Literal["stream", "hold", "sentence"],
+        *,
+        schema: StructuredReply | None = None,
     ) -> None:
-        """With a guard that needs the whole reply, `sentence` is `hold`."""
+        """With a guard that needs the whole reply, `sentence` is `hold`. `schema` is that of a reply that is data."""
+        self._schema = schema
         self._operation = operation
         self._judge = judge
         self._guards = guards
@@ -179,7 +183,7 @@ class GuardedStream:
         if verdict.changed and failed:
             return replace(outcome, redact=bool(self._released))
         if verdict.changed:
-            outcome = rewritten(self._operation, outcome, verdict.value.text, _changer(verdict))
+            outcome = rewritten(self._operation, outcome, verdict.value.text, _changer(verdict), self._schema)
         outcome = self._shown(outcome, verdict)
         return outcome if failed else self._released_rest(outcome, changed=verdict.changed)
 

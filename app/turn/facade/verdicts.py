@@ -12,6 +12,7 @@ from app.domain.usage import Usage
 from app.guardrails.base import Entry, shown
 from app.store.messages import NewMessage
 from app.turn.delivery import emitter, final_response
+from app.turn.gmi.structured import StructuredReply
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 
@@ -73,8 +74,13 @@ def modified(entry: Entry) -> dict[str, str]:
     return {"strategy": "filtered", "reason": f"guardrail:{word}"}
 
 
-def rewritten(operation: Operation, outcome: Outcome, text: str | None, entry: Entry) -> Outcome:
-    """Give an ended operation's outcome with another reply; without one, no message of it is kept."""
+def rewritten(
+    operation: Operation, outcome: Outcome, text: str | None, entry: Entry, schema: StructuredReply | None = None
+) -> Outcome:
+    """Give an ended operation's outcome with another reply; without one, no message of it is kept.
+
+    A reply that is data is read again, and compared with its schema.
+    """
     judged = outcome.text
     messages = tuple(
         changed for message in outcome.messages if (changed := _with_text(message, judged, text, entry)) is not None
@@ -83,12 +89,20 @@ def rewritten(operation: Operation, outcome: Outcome, text: str | None, entry: E
     payload = dict(outcome.final_response or {})
     payload["final_response_text"] = text
     payload["final_response_text_plain"] = None if text is None else operation.services.plain_text.render(text)
+    if payload.get("structured") is not None:
+        payload["structured"] = _read_again(payload["structured"], text or "", schema)
     if payload.get("message_id") not in ids:
         payload["message_id"] = None
     chunks = tuple(
         replace(chunk, fields=payload) if chunk.type == "final_response" else chunk for chunk in outcome.chunks
     )
     return replace(outcome, text=text, messages=messages, final_response=payload, chunks=chunks)
+
+
+def _read_again(structured: Mapping[str, Any], text: str, schema: StructuredReply | None) -> dict[str, Any]:
+    if schema is None:
+        return {**structured, "value": None, "valid": False, "issues": ["A guardrail has changed the reply."]}
+    return schema.told(schema.judge(text), structured.get("attempts", 1))
 
 
 def rewritten_pause(outcome: Outcome, pause: NewPause, text: str | None, entry: Entry) -> Outcome:
