@@ -7,7 +7,8 @@ import pytest
 from app.domain.turn import Pause
 from app.providers.scripted import Hold, call
 from tests.requirements import requirement
-from tests.stage import ADA, WEATHER, Stage, result, types, wire
+from tests.stage import ADA, WEATHER, Stage, result, running_stage, types, wire
+from tests.turn.playing import Playing, end, stop
 
 NOT_RUN = "EXTERNAL_TOOL_NOT_RUN"
 
@@ -80,3 +81,29 @@ async def test_a_stand_in_says_that_there_is_no_result(stage: Stage) -> None:
     assert content.startswith("The tool get_weather failed: ")
     details = json.loads(content.partition(": ")[2])
     assert details == {"code": NOT_RUN, "message": "The host did not run this call, so it has no result."}
+
+
+class OneAtATime(Playing):
+    """A host's GMI that takes one result and no more."""
+
+    takes_results_together = False
+
+
+@requirement("R102", "R103")
+async def test_a_gmi_that_takes_one_result_is_told_that_alone_while_all_answers_are_stored(
+    shared_database: str,
+) -> None:
+    gmi = OneAtATime([stop("c1", "c2")], [end("Warm.")])
+    async with running_stage(shared_database, gmis=gmi) as stage:
+        request = (await stage.play("Weather?", tools=[WEATHER]))[-1]
+        two = await stage.pass_results(request["stream_id"], result("c1", "21"), result("c2", "22"))
+        assert [chunk.get("code") for chunk in two] == ["SYS_INVALID_STATE"]
+
+        done = await stage.pass_results(request["stream_id"], result("c2", "22"))
+
+        assert done[-1]["type"] == "final_response"
+        answers = [message for message in gmi.asked[-1].messages if message.role == "tool"]
+        assert [(message.tool_call_id, message.content) for message in answers] == [("c2", "22")]
+        stored = [message for message in await stage.messages() if message.role == "tool"]
+        assert [(message.tool_call_id, message.is_error) for message in stored] == [("c2", False), ("c1", True)]
+        assert NOT_RUN in str(stored[-1].content)

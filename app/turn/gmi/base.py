@@ -60,10 +60,19 @@ class GmiTurnInput:
 
 
 class Gmi(Protocol):
-    """An agent of a session. It keeps no conversation's messages between operations."""
+    """An agent of a session. It keeps no conversation's messages between operations.
+
+    One that has an attribute `takes_results_together` which is false goes on with one result of its host alone: it is
+    told neither further results nor stand-ins (R102).
+    """
 
     instance_id: str
 
     def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         """Yield chunks, the marker last of them, and then exactly one `GmiOutput`. Does not raise for a failed turn."""
         ...
+
+
+def takes_results_together(gmi: Gmi) -> bool:
+    """Tell whether a GMI can be told all answers of a pause at once, as the runtime's own can (R99)."""
+    return bool(getattr(gmi, "takes_results_together", True))

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.domain.answers import result_message
 from app.domain.approval import approved_calls
 from app.domain.chunks import StreamChunk
 from app.domain.errors import ConversationBusyError, InvalidStateError
-from app.domain.messages import text_of
+from app.domain.messages import Message, text_of
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona
 from app.domain.session import SessionKey
@@ -22,7 +23,7 @@ from app.store import inbound, messages, pauses, sessions, streams
 from app.store.database import Connection
 from app.store.pauses import PauseRecord
 from app.turn.delivery import emitter
-from app.turn.gmi.base import GmiTurnInput
+from app.turn.gmi.base import Gmi, GmiTurnInput, takes_results_together
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.turn import inbound_record, tool_context
@@ -57,6 +58,9 @@ async def run_continuation(
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     operation.language = continued.snapshot.language
     operation.name(gmi.instance_id, persona)
+    if len(results.results) > 1 and not takes_results_together(gmi):
+        message = "This agent takes one result at a time; send one result, and the other calls are answered as not run."
+        raise InvalidStateError(message, pause_id=continued.pause.pause_id)
     await _accept(operation, continued, results)
     async for emission in go_on(operation, continued, options, results.provider_api_keys):
         yield emission
@@ -85,7 +89,7 @@ async def go_on(
     turn = GmiTurnInput(
         persona=persona,
         model=model,
-        messages=answered(kept.messages, continued.pause.calls, continued.results),
+        messages=_told(gmi, continued),
         approved=approved_calls(continued.pause.calls, continued.results),
         runtime_tools=runtime_tools,
         host_tools=kept.host_tools,
@@ -115,6 +119,14 @@ async def go_on(
     )
     async for emission in execute(operation, gmi, turn, continued.results):
         yield emission
+
+
+def _told(gmi: Gmi, continued: Continued) -> tuple[Message, ...]:
+    """Give the paused turn's messages with the answers that the GMI takes."""
+    history, calls = continued.snapshot.messages, continued.pause.calls
+    if takes_results_together(gmi):
+        return answered(history, calls, continued.results)
+    return (*history, *map(result_message, continued.results))
 
 
 def _system_of(kept: Snapshot) -> str | None:
