@@ -159,17 +159,25 @@ def build(
         guards=guards,
         policy=_turn_policy(settings, models),
     )
+    return _runtime(settings, services)
+
+
+def _runtime(settings: Settings, services: Services) -> AgentRuntime:
+    """Put the facade on the parts that operations share."""
+    lease = services.lease
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)
-    heartbeat = settings.heartbeat_seconds
-    tail = Tail(database, rings, wakeups, heartbeat=heartbeat, may_send=lambda: lease.is_fresh)
-    lifecycle = Lifecycle(
-        services,
-        takeover,
-        drain_grace=settings.drain_grace_seconds,
-        keep=timedelta(hours=settings.event_retention_hours),
+    tail = Tail(
+        services.database,
+        services.rings,
+        services.wakeups,
+        heartbeat=settings.heartbeat_seconds,
+        may_send=lambda: lease.is_fresh,
     )
-    languages = Languages(settings.language_policy, LangidDetector)
-    return AgentRuntime(services, tail, lifecycle, _tenants(settings), languages)
+    keep = timedelta(hours=settings.event_retention_hours)
+    lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds, keep=keep)
+    return AgentRuntime(
+        services, tail, lifecycle, _tenants(settings), Languages(settings.language_policy, LangidDetector)
+    )
 
 
 async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[Finding]:

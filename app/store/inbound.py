@@ -102,6 +102,12 @@ def _found(found: Row[*tuple[Any, ...]] | None) -> InboundRecord | None:
     return InboundRecord(**values)
 
 
+async def was_touched(connection: Connection, conversation: UUID, operation: UUID) -> bool:
+    """Tell whether the outside world may have seen something of the operation."""
+    query = select(_row.touched).where(_row.conversation == conversation, _row.operation == operation)
+    return bool(await connection.scalar(query))
+
+
 async def touch(connection: Connection, conversation: UUID, operation: UUID, fence: int) -> bool:
     """Say that the outside world may have seen something of the operation; False when its fence is gone."""
     touched = await connection.scalar(_TOUCH, {"of": conversation, "this": operation, "under": fence})

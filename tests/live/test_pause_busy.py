@@ -102,7 +102,7 @@ async def test_those_who_wait_go_in_the_order_of_their_arrival_and_the_rest_is_s
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("on_busy", ["interrupt", "rollback"])
+@pytest.mark.parametrize("on_busy", ["interrupt", pytest.param("rollback", marks=pytest.mark.slow)])
 async def test_those_who_interrupt_replace_each_other_and_the_last_one_runs(two: Two, name: str, on_busy: str) -> None:
     ground, a, _ = two
     first = await running_first(two, name)

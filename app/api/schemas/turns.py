@@ -115,8 +115,8 @@ Keys = Annotated[dict[Name, NotBlank], Field(max_length=16)]
 class DetectedInput(Input):
     """A language that the input may be in, and how surely."""
 
-    code: Language
-    confidence: float = Field(ge=0, le=1)
+    code: Language = Field(description="The language, as in `language_hint`.")
+    confidence: float = Field(ge=0, le=1, description="How sure that is, from 0 to 1.")
 
 
 class TurnBody(OwnedInput):

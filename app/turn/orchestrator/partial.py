@@ -65,7 +65,9 @@ async def judged_partial(services: Services, conversation: UUID, operation: UUID
     if not services.guards.may_judge_output:
         return None
     async with services.database.transaction() as connection:
-        entry = await inbound.find(connection, conversation, operation)
+        # Nothing was said by an operation that was not touched.
+        touched = await inbound.was_touched(connection, conversation, operation)
+        entry = await inbound.find(connection, conversation, operation) if touched else None
         text = await partial_text(connection, entry) if entry is not None else ""
         stream = await find_stream(connection, conversation, entry.stream_id) if entry is not None else None
     if entry is None or stream is None or not text.strip():
