@@ -52,11 +52,11 @@ run: install ## Serve on 127.0.0.1:8000 with a Postgres of its own
 
 .PHONY: test
 test: install ## Run the tests, except the slow ones (args="-k pause" is passed on)
-	$(PYTHON) -m pytest -n 2 --dist worksteal $(args)
+	$(PYTHON) -m pytest -n 4 --dist worksteal $(args)
 
 .PHONY: test-all
 test-all: install ## Run all tests
-	$(PYTHON) -m pytest -n 2 --dist worksteal -m '' $(args)
+	$(PYTHON) -m pytest -n 4 --dist worksteal -m '' $(args)
 
 .PHONY: bench
 bench: install ## Measure the speed beside a bare relay; the table goes to tests/bench/results (args="burst paced" picks)

@@ -71,6 +71,7 @@ async def test_a_takeover_that_is_cut_anywhere_is_made_good(ground: Ground, answ
     await audit(other, ground.database, attacks)
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_in_a_takeover_is_followed_by_another(ground: Ground) -> None:
     attacks = await hanging(ground, ["first"], UNSEEN)
     hold = ground.points.hold("takeover", DONE, row_key("", "first"))
@@ -106,6 +107,7 @@ async def test_an_expiry_that_is_cut_anywhere_is_made_good(ground: Ground, on_ex
         assert told == [{"pause_id": scene.pause_id, "by": "expired"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("on_expiry", "transaction"), [("close", "end"), ("continue", "continue")])
 @pytest.mark.parametrize("at", [COMMIT, DONE])
 async def test_an_expiry_whose_process_is_killed_is_made_good_by_another(
@@ -129,6 +131,7 @@ async def until_resolved(ground: Ground) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, DONE])
 async def test_a_flush_whose_outcome_is_not_known_is_written_once(ground: Ground, at: At) -> None:
     server = await ground.attacked()
@@ -146,6 +149,7 @@ async def test_a_flush_whose_outcome_is_not_known_is_written_once(ground: Ground
     assert text_of(frames_of(replayed)) == "".join(word["text"] for word in [*words, *words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, DONE])
 async def test_a_process_that_is_killed_in_a_flush_leaves_a_log_without_gaps(ground: Ground, at: At) -> None:
     server = await ground.attacked()

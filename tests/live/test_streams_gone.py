@@ -33,6 +33,7 @@ async def traces(database: str, *marks: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_events_past_their_retention_are_gone_and_their_streams_state_is_told(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:

@@ -96,7 +96,7 @@ async def test_two_hundred_silent_streams_behind_nginx_outlast_a_restart_of_the_
     assert len(mock.seen.requests) == 200
 
 
-@pytest.mark.parametrize("wakeups", ["poll", "pg"])
+@pytest.mark.parametrize("wakeups", [pytest.param("poll", marks=pytest.mark.slow), "pg"])
 async def test_through_pgbouncer_in_transaction_mode_everything_works(
     servers: Servers, database: str, mock: ModelServer, folder: Path, wakeups: str
 ) -> None:

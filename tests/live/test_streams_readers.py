@@ -80,6 +80,7 @@ async def raw_request(server: Server, method: str, path: str, body: Any = None, 
     return raw
 
 
+@pytest.mark.slow
 async def test_a_reader_that_takes_nothing_is_cut_and_the_turn_goes_on(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
