@@ -34,6 +34,8 @@ from tests.databases import rows
 from tests.requirements import requirement
 from tests.stage import ADA, CHAT, WEATHER, one, result
 
+pytestmark = pytest.mark.slow
+
 PROFILES = {
     **ROLLING,
     "profiles": {

@@ -16,6 +16,8 @@ from tests.guardrails.leaks import replay, status, tables, text_of
 from tests.stage import WEATHER, Stage, one, result, running_stage
 from tests.turn.playing import Act, Playing, asks, end, stop
 
+pytestmark = pytest.mark.slow
+
 MODES: list[OutputMode] = ["stream", "hold", "sentence", "until_input_ok"]
 OTHERS: dict[str, GmiChunk] = {
     "tool_call_request": ToolCallRequest((asks("own"),), external=False),

@@ -18,6 +18,8 @@ from tests.guardrails.acting import ALLOW, Acting, Hanging, OutputOnly, blocks, 
 from tests.guardrails.leaks import places, readable, replay
 from tests.stage import ADA, CHAT, Stage, running_stage, turn_input
 
+pytestmark = pytest.mark.slow
+
 WORD = "xylograph"
 CLEAN = "The picture is"
 

@@ -20,6 +20,8 @@ from tests.live.battle import OPEN, Attack, Ground, audit, break_off, stand
 from tests.servers import Server
 from tests.sse import check_whole
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = 40
 
 

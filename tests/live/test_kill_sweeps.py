@@ -14,6 +14,8 @@ from tests.live.audit import check_streams, check_tables, settled
 from tests.live.battle import Attack, Ground, audit, break_off
 from tests.sse import check_whole, frames_of, only, text_of
 
+pytestmark = pytest.mark.slow
+
 UNSEEN: dict[str, Any] = {"steps": [{"hang": True}]}
 SEEN: dict[str, Any] = {"steps": [{"text": "It is "}, {"hang": True}]}
 TOOL_ROUND: dict[str, Any] = {"steps": [{"call": {"id": "call_time", "name": "current_time"}}]}

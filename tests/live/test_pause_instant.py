@@ -14,6 +14,8 @@ from tests.live.battle import Two
 from tests.live.quick import TOOL
 from tests.servers import Server
 
+pytestmark = pytest.mark.slow
+
 AT_ONCE = 4
 SLOW_SECONDS = 3.0
 

@@ -19,6 +19,8 @@ from tests.live.acts import TWO_CALLS, Act, Scene, Told
 from tests.live.audit import refused
 from tests.live.battle import Attack, Ground, Two, audit
 
+pytestmark = pytest.mark.slow
+
 LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 STATE = "SELECT state, end_reason FROM pending_external_tool_requests WHERE pause_id = $1"
 TTL = 1.0

@@ -12,6 +12,8 @@ from tests.live.quick import TOOL
 from tests.mock_model import ModelServer
 from tests.servers import CUT, PATIENCE, Servers
 
+pytestmark = pytest.mark.slow
+
 MARK = "an-unmistakable-word"
 
 

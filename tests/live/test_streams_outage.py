@@ -15,6 +15,8 @@ from tests.postgres import passable_folder
 from tests.servers import Servers
 from tests.sse import check_whole, only, text_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def postgres() -> AsyncIterator[EmbeddedPostgres]:

@@ -14,6 +14,8 @@ from tests.mock_model import ModelServer
 from tests.servers import PATIENCE, Server, Servers
 from tests.sse import Frame, text_of
 
+pytestmark = pytest.mark.slow
+
 HANG: dict[str, Any] = {"steps": [{"text": "It is "}, {"hang": True}]}
 CAPS = (
     "FERMATA_MAX_READERS_PER_STREAM",

@@ -25,6 +25,8 @@ from tests.pause_machine.model import SO_FAR, After, Busy, Held
 from tests.pause_machine.world import World
 from tests.stage import ADA
 
+pytestmark = pytest.mark.slow
+
 REPLICAS = st.sampled_from([0, 1])
 AFTER = st.sampled_from(["ask two", "ask", "reply", "ask two", "ask two", "fail", "forbidden", "forbidden ask"])
 EXPIRY = st.sampled_from(["close", "continue"])

@@ -21,6 +21,8 @@ from tests.providers import anthropic_wire, gemini_wire, responses_wire
 from tests.providers.conftest import Transport
 from tests.providers.reading import chunk, collect, failing, stream, text_of
 
+pytestmark = pytest.mark.slow
+
 REQUEST = ModelRequest("m-1", (Message("user", "hi"),))
 ASK = Callable[[], HttpProvider]
 
