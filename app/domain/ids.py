@@ -11,6 +11,11 @@ def fresh(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(12)}"
 
 
+def fresh_call_id() -> str:
+    """Name a tool call whose provider gave none, or one that is taken."""
+    return fresh("call")
+
+
 def fresh_uuid() -> UUID:
     """Make a random UUID."""
     return uuid4()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from app.conversation.tokens import TokenCounter, messages_tokens, tools_tokens
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, ToolCallRequest, UsageUpdate
-from app.domain.ids import fresh
+from app.domain.ids import fresh_call_id
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message, ToolCall
 from app.domain.text import clean, clean_text
@@ -123,6 +123,6 @@ class Step:
         call_id = call.id
         if not call_id or call_id in self.used_ids:
             extra["provider_id"] = call.id
-            call_id = fresh("call")
+            call_id = fresh_call_id()
         self.used_ids.add(call_id)
         return replace(call, id=call_id, arguments=arguments, extra=extra or None)

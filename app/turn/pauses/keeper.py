@@ -7,7 +7,6 @@ from app.domain.answers import missing_answers, result_message
 from app.domain.approval import settled
 from app.domain.errors import InvalidStateError
 from app.domain.ids import fresh, gmi_instance_id
-from app.domain.messages import Message
 from app.domain.pause import PauseEvent
 from app.domain.tools import ToolResult
 from app.domain.turn import StreamStatus
@@ -19,11 +18,6 @@ from app.store.pauses import PauseRecord
 from app.streaming.frames import Envelope, encode_end
 from app.streaming.ring import Batch
 from app.turn.delivery import emitter
-
-
-def pause_message(pause_calls: Message, turn_id: str) -> NewMessage:
-    """Give the stored message that names the pause's calls (R60)."""
-    return NewMessage(fresh("msg"), pause_calls, turn_id)
 
 
 def answers(pause: PauseRecord, results: Sequence[ToolResult], *, to_run: bool = False) -> list[NewMessage]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.errors import ProviderError
-from app.domain.ids import fresh
+from app.domain.ids import fresh_call_id
 from app.domain.usage import Usage
 from app.providers.base import (
     CallsReady,
@@ -45,10 +45,6 @@ _FAILED: Final[dict[str, str]] = {
 }
 
 
-def _fresh_call_id() -> str:
-    return fresh("call")
-
-
 class ChatDecoder:
     """See `app.providers.dialect.Decoder`. The answer is whole with a finish reason or with `[DONE]`."""
 
@@ -57,7 +53,7 @@ class ChatDecoder:
         provider: str,
         compat: ChatCompat,
         secrets: tuple[str, ...] = (),
-        new_id: Callable[[], str] = _fresh_call_id,
+        new_id: Callable[[], str] = fresh_call_id,
     ) -> None:
         self.finished = False
         self.done = False

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from app.domain.ids import fresh
+from app.domain.ids import fresh_call_id
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
@@ -40,16 +40,10 @@ _COUNTS: Final = (
 )
 
 
-def _fresh_call_id() -> str:
-    return fresh("call")
-
-
 class GeminiDecoder:
     """See `app.providers.dialect.Decoder`. The answer is whole with a finish reason."""
 
-    def __init__(
-        self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = _fresh_call_id
-    ) -> None:
+    def __init__(self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = fresh_call_id) -> None:
         self.finished = False
         self.done = False
         self.usage: Usage | None = None

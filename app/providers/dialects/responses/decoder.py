@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.domain.ids import fresh
+from app.domain.ids import fresh_call_id
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
@@ -31,16 +31,10 @@ class _Call:
     ended: bool = False
 
 
-def _fresh_call_id() -> str:
-    return fresh("call")
-
-
 class ResponsesDecoder:
     """See `app.providers.dialect.Decoder`. The answer is whole with `response.completed` or `response.incomplete`."""
 
-    def __init__(
-        self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = _fresh_call_id
-    ) -> None:
+    def __init__(self, provider: str, secrets: tuple[str, ...] = (), new_id: Callable[[], str] = fresh_call_id) -> None:
         self.finished = False
         self.done = False
         self.usage: Usage | None = None
