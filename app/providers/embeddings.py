@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from app.domain.errors import ProviderError
 from app.domain.usage import Usage
@@ -19,6 +19,16 @@ class Embeddings:
 
     vectors: tuple[tuple[float, ...], ...]
     usage: Usage
+
+
+class Embedder(Protocol):
+    """What embeds texts. `name` is the part of a model id before the colon."""
+
+    name: str
+
+    async def embed(self, model: str, texts: Sequence[str], *, dimensions: int | None = None) -> Embeddings:
+        """Give the vectors of the texts. Raises `ProviderError`, and nothing else, when that can't be done."""
+        ...
 
 
 class EmbeddingClient:

@@ -86,18 +86,23 @@ class HttpProvider:
             return self._dialect.headers(key)
         return {**self._dialect.headers(None), self._key_header: key}
 
-    def embeddings(self) -> EmbeddingClient:
-        """Give what embeds texts at the same address; servers of every dialect but Chat Completions may not have it."""
-        return EmbeddingClient(self.name, self._base_url, self._api_key, self._http, headers=self._own_headers())
+    def embeddings(self, api_key: str | None = None) -> EmbeddingClient:
+        """Give what embeds texts at the same address; servers of every dialect but Chat Completions may not have it.
 
-    def moderation(self) -> ModerationClient:
+        `api_key` replaces the configured key, here and in `moderation`.
+        """
+        key = api_key or self._api_key
+        return EmbeddingClient(self.name, self._base_url, key, self._http, headers=self._own_headers(key))
+
+    def moderation(self, api_key: str | None = None) -> ModerationClient:
         """Give what judges texts at the same address."""
-        return ModerationClient(self.name, self._base_url, self._api_key, self._http, headers=self._own_headers())
+        key = api_key or self._api_key
+        return ModerationClient(self.name, self._base_url, key, self._http, headers=self._own_headers(key))
 
-    def _own_headers(self) -> dict[str, str]:
-        if self._key_header is None or self._api_key is None:
+    def _own_headers(self, key: str | None) -> dict[str, str]:
+        if self._key_header is None or key is None:
             return self._headers
-        return {**self._headers, self._key_header: self._api_key}
+        return {**self._headers, self._key_header: key}
 
     async def aclose(self) -> None:
         """See `Provider.aclose`; the connections belong to the HTTP module and are closed with it."""

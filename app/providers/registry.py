@@ -15,10 +15,12 @@ from app.providers.dialects.anthropic import AnthropicDialect
 from app.providers.dialects.chat import ChatDialect
 from app.providers.dialects.gemini import GeminiDialect
 from app.providers.dialects.responses import ResponsesDialect
-from app.providers.embeddings import EmbeddingClient
+from app.providers.embeddings import Embedder
 from app.providers.facts import ModelFacts
 from app.providers.http import HttpPolicy, ModelHttp
 from app.providers.moderation import ModerationClient
+from app.providers.offline import NAME as OFFLINE
+from app.providers.offline import OfflineEmbedder, offline_embedder
 from app.providers.provider import HttpProvider
 
 SCRIPTED_MODEL: Final = f"scripted:{DEMO_MODEL}"
@@ -59,6 +61,7 @@ class ProviderRegistry:
         self._missing = dict(missing or {})
         self._http = http
         self._facts = dict(facts or {})
+        self._offline: OfflineEmbedder | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,21 +87,27 @@ class ProviderRegistry:
             raise ProviderUnavailableError(message, provider=name)
         return provider, model
 
-    def embeddings(self, model_id: str) -> tuple[EmbeddingClient, str]:
-        """Give what embeds texts with `provider:model`, and the model's name for it.
+    def embeddings(self, model_id: str, *, api_key: str | None = None) -> tuple[Embedder, str]:
+        """Give what embeds texts with `provider:model`, and the model's name for it. A caller's own key may be given.
 
-        Raises `ProviderUnavailableError` as `resolve` does, and for a provider that is no server.
+        `offline:wordllama` needs no server. Raises `ProviderUnavailableError` as `resolve` does, for a provider that
+        is no server, and when the packages of the offline model are not installed.
         """
-        provider, model = self._over_http(model_id, "embed texts")
-        return provider.embeddings(), model
+        name, _, model = model_id.partition(":")
+        if name == OFFLINE and name not in self._providers:
+            if self._offline is None:
+                self._offline = offline_embedder()
+            return self._offline, model
+        provider, model = self._over_http(model_id, "embed texts", api_key)
+        return provider.embeddings(api_key), model
 
-    def moderation(self, model_id: str) -> tuple[ModerationClient, str]:
+    def moderation(self, model_id: str, *, api_key: str | None = None) -> tuple[ModerationClient, str]:
         """Give what judges texts with `provider:model`, and the model's name for it; raises as `embeddings` does."""
-        provider, model = self._over_http(model_id, "judge texts")
-        return provider.moderation(), model
+        provider, model = self._over_http(model_id, "judge texts", api_key)
+        return provider.moderation(api_key), model
 
-    def _over_http(self, model_id: str, deed: str) -> tuple[HttpProvider, str]:
-        provider, model = self.resolve(model_id)
+    def _over_http(self, model_id: str, deed: str, api_key: str | None) -> tuple[HttpProvider, str]:
+        provider, model = self.resolve(model_id, has_key=api_key is not None)
         if not isinstance(provider, HttpProvider):
             message = f"The model provider {provider.name} is no server and can't {deed}."
             raise ProviderUnavailableError(message, provider=provider.name)
