@@ -1,0 +1,95 @@
+"""Long-term memory as values: whose it is, what is looked for, and what is found.
+
+A scope says who shares a trace: one conversation, one user in all conversations, one user with one persona, or all
+users of an organization. Nothing is ever shared between organizations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from app.domain.turn import Caller
+
+MemoryScope = Literal["conversation", "user", "persona", "organization"]
+MemoryType = Literal["episodic", "semantic"]
+SCOPES: Final[tuple[MemoryScope, ...]] = ("conversation", "user", "persona", "organization")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """Where a turn stands: for whom it is, in which conversation (its row key), and who answers."""
+
+    caller: Caller
+    conversation: UUID
+    persona_id: str
+
+    def scope_id(self, scope: MemoryScope) -> str:
+        """Give the name of a scope at this place, within the organization."""
+        match scope:
+            case "conversation":
+                return self.conversation.hex
+            case "user":
+                return self.caller.user_id
+            case "persona":
+                return f"{self.caller.user_id}::{self.persona_id}"
+            case "organization":
+                return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What to look for. `categories` None takes every category, an empty list none; `top_k` is for each scope.
+
+    `mood` is the agent's mood as valence from -1 to 1: what was felt alike is found a little sooner.
+    """
+
+    place: MemoryPlace
+    query: str
+    scopes: Sequence[MemoryScope] = ("user",)
+    categories: Sequence[str] | None = None
+    top_k: int = 8
+    max_characters: int = 4200
+    mood: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One thing that is remembered. `category` is free, such as `facts`; `score` is only there where it was found."""
+
+    trace_id: str
+    scope: MemoryScope
+    type: MemoryType
+    content: str
+    category: str | None = None
+    source: str = "user_statement"
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was found, the best first; `text` is how a prompt tells it, and empty when there is nothing."""
+
+    memories: tuple[Memory, ...] = ()
+    text: str = ""
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """Something to remember. `valence` and `arousal` (-1 to 1) are of the moment, `sentiment` is the content's own.
+
+    `source` is where it comes from: `user_statement`, `agent_inference`, `tool`, `memory_summary`. With `explicit`,
+    somebody asked for it to be remembered, and it begins at full strength.
+    """
+
+    place: MemoryPlace
+    scope: MemoryScope
+    content: str
+    type: MemoryType = "episodic"
+    source: str = "user_statement"
+    category: str | None = None
+    explicit: bool = False
+    valence: float = 0.0
+    arousal: float = 0.0
+    sentiment: float = 0.0

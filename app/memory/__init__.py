@@ -1,0 +1,1 @@
+"""What is known beside the conversation: documents that can be searched, and what was remembered of earlier ones."""
