@@ -18,8 +18,14 @@ class Ending(Enum):
     EOF = "eof"
 
 
-Action = bytes | float | Ending
-"""Bytes to send, seconds to wait, or an ending."""
+class Gate(str):
+    """A point at which the answer stands still until the test opens it by its name."""
+
+    __slots__ = ()
+
+
+Action = bytes | float | Gate | Ending
+"""Bytes to send, seconds to wait, a gate to wait at, or an ending."""
 
 Step = Mapping[str, Any]
 
@@ -73,8 +79,8 @@ def _action(kind: str, value: Any, model: str) -> Iterator[Action]:
             yield sse(value)
         case "raw":
             yield value if isinstance(value, bytes) else value.encode()
-        case "wait":
-            yield float(value)
+        case "wait" | "gate":
+            yield float(value) if kind == "wait" else Gate(value)
         case _:
             yield Ending(kind)
 

@@ -10,10 +10,11 @@ a test's own loop, `running_mock_model` starts it as a process. Every POST is a 
 
 An Answer is `{"status"?, "headers"?, "body"?}` (a plain response: JSON, or text as it is) or `{"steps": [Step, …],
 "bare"?: true, "headers"?}`. A Step has one key: `text`, `reasoning`, `call` ({name, arguments?, id?, index?, pieces?}),
-`usage` ({prompt, completion}), `event` (any JSON), `raw` (sent as it is), `wait` (seconds), `finish` (reason), `done`
-(`[DONE]`), or an ending: `hang` (silence until the client leaves), `reset` (RST), `cut` (closed in the middle of the
-response), `eof` (the response ends in order, the answer does not). Unless it is `bare`, an answer gets the finish, the
-usage and the `[DONE]` that it lacks. Without a script the server answers by itself: `mock_answers.default_steps`.
+`usage` ({prompt, completion}), `event` (any JSON), `raw` (sent as it is), `wait` (seconds), `gate` (stands still until
+`ModelServer.open` names it), `finish` (reason), `done` (`[DONE]`), or an ending: `hang` (silence until the client
+leaves), `reset` (RST), `cut` (closed in the middle of the response), `eof` (the response ends in order, the answer does
+not). Unless it is `bare`, an answer gets the finish, the usage and the `[DONE]` that it lacks. Without a script the
+server answers by itself: `mock_answers.default_steps`.
 """
 
 import asyncio
@@ -31,10 +32,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from tests.mock_answers import Ending, actions, default_steps
+from tests.mock_answers import Ending, Gate, actions, default_steps
 from tests.oracle import check_request
 
-PATIENCE: Final = 5.0
+PATIENCE: Final = 30.0
 Answer = dict[str, Any]
 Entry = TypeVar("Entry")
 
@@ -61,6 +62,7 @@ class _Seen:
     closed: list[int] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
     connections: int = 0
+    gates: dict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
 
 
 class ModelServer:
@@ -98,6 +100,10 @@ class ModelServer:
     def script(self, *answers: Answer, model: str | None = None) -> None:
         """Queue answers, for any model or for one."""
         self.seen.scripts[model].extend(answers)
+
+    def open(self, gate: str) -> None:
+        """Let the answers that stand at this gate go on, and those that come to it later pass."""
+        self.seen.gates[gate].set()
 
     async def requests(self, count: int = 1) -> list[dict[str, Any]]:
         """Wait for `count` requests and give all that there are."""
@@ -171,7 +177,7 @@ class ModelServer:
         if "steps" not in answer:
             await _plain(writer, int(answer.get("status", 200)), answer.get("headers") or {}, answer.get("body", ""))
             return True
-        return await self._race(_stream(writer, answer, model), index, reader)
+        return await self._race(self._stream(writer, answer, model), index, reader)
 
     async def _race(self, answering: Any, index: int, reader: asyncio.StreamReader) -> bool:
         """Answer until the answer ends or the client goes away, whichever is first."""
@@ -188,6 +194,34 @@ class ModelServer:
             for task in (answer, gone):
                 task.cancel()
             await asyncio.gather(answer, gone, return_exceptions=True)
+
+    async def _stream(self, writer: asyncio.StreamWriter, answer: Answer, model: str) -> bool:
+        """Send the steps, each in a chunk of its own; tells whether the response ended in order."""
+        headers = {"content-type": "text/event-stream", **(answer.get("headers") or {}), "transfer-encoding": "chunked"}
+        writer.write(_head(200, headers))
+        for action in actions(answer["steps"], model, bare=bool(answer.get("bare"))):
+            match action:
+                case bytes():
+                    writer.write(b"%x\r\n%b\r\n" % (len(action), action))
+                    await writer.drain()
+                case Gate():
+                    await self.seen.gates[action].wait()
+                case float():
+                    await asyncio.sleep(action)
+                case Ending.HANG:
+                    await asyncio.get_running_loop().create_future()
+                case Ending.RESET:
+                    linger = struct.pack("ii", 1, 0)
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                    writer.transport.abort()
+                    return False
+                case Ending.CUT:
+                    return False
+                case Ending.EOF:
+                    break
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        return True
 
     def _next(self, model: str) -> Answer | None:
         for name in (model, None):
@@ -239,33 +273,6 @@ async def _plain(writer: asyncio.StreamWriter, status: int, headers: dict[str, s
     sent = {"content-type": kind, **headers, "content-length": str(len(content))}
     writer.write(_head(status, sent) + content)
     await writer.drain()
-
-
-async def _stream(writer: asyncio.StreamWriter, answer: Answer, model: str) -> bool:
-    """Send the steps, each in a chunk of its own; tells whether the response ended in order."""
-    headers = {"content-type": "text/event-stream", **(answer.get("headers") or {}), "transfer-encoding": "chunked"}
-    writer.write(_head(200, headers))
-    for action in actions(answer["steps"], model, bare=bool(answer.get("bare"))):
-        match action:
-            case bytes():
-                writer.write(b"%x\r\n%b\r\n" % (len(action), action))
-                await writer.drain()
-            case float():
-                await asyncio.sleep(action)
-            case Ending.HANG:
-                await asyncio.get_running_loop().create_future()
-            case Ending.RESET:
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                writer.transport.abort()
-                return False
-            case Ending.CUT:
-                return False
-            case Ending.EOF:
-                break
-    writer.write(b"0\r\n\r\n")
-    await writer.drain()
-    return True
 
 
 class MockModel:

@@ -15,7 +15,7 @@ import httpx
 from tests.sse import Frame, FrameReader, frames_of
 
 ROOT = Path(__file__).parents[1]
-PATIENCE = 5.0
+PATIENCE = 30.0
 START_SECONDS = 30.0
 """A start takes one to three seconds; this only bounds a failure on a machine that is busy."""
 
@@ -50,6 +50,12 @@ class Server:
                 await asyncio.sleep(0.02)
         self.root = self.log.split(mark, 1)[1].split(" ", 1)[0]
         self.client = httpx.AsyncClient(base_url=self.root, timeout=2 * PATIENCE, trust_env=False)
+
+    async def says(self, words: str) -> None:
+        """Wait until the log holds these words."""
+        async with asyncio.timeout(PATIENCE):
+            while words not in self.log:  # noqa: ASYNC110 - a state of another process
+                await asyncio.sleep(0.02)
 
     async def kill(self) -> None:
         """End the process as the kernel does when memory runs out (SIGKILL)."""

@@ -5,14 +5,14 @@ import shutil
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--no-first-run",
 )  # fmt: skip
-PATIENCE_MS = 5000
+PATIENCE_MS = 30_000
 
 
 def chromium() -> str:
@@ -28,6 +28,7 @@ def chromium() -> str:
 @pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     path = chromium()
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as driver:
         launched = await driver.chromium.launch(executable_path=path, args=list(FLAGS))
         yield launched

@@ -1,5 +1,6 @@
 """The console in a real browser, on a real service with the persona that ships."""
 
+import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
@@ -7,11 +8,12 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.api.process import Service, service
 from tests.browser.cutter import wire_to
 from tests.databases import Databases
+from tests.mock_model import ModelServer
 
 WEATHER = "What is the weather in Berlin?"
 SENT_BACK = "21 degrees and a light wind"
@@ -21,6 +23,17 @@ SENT_BACK = "21 degrees and a light wind"
 async def running(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     """A service for all tests that leave it as it is; each has a chat of its own."""
     async with databases.fresh() as url, service(tmp_path_factory.mktemp("service"), DATABASE_URL=url) as started:
+        yield started
+
+
+@pytest.fixture
+async def held(database: str, mock: ModelServer, tmp_path: Path) -> AsyncIterator[Service]:
+    """A service whose model stands still in the middle of its first answer, until the gate `rest` is opened."""
+    mock.script({"steps": [{"text": "You said "}, {"gate": "rest"}, {"text": "Hello!"}]})
+    async with service(
+        tmp_path, DATABASE_URL=database, OPENAI_BASE_URL=mock.base_url, OPENAI_API_KEY="sk-test",
+        FERMATA_DEFAULT_MODEL="openai:mock",
+    ) as started:  # fmt: skip
         yield started
 
 
@@ -42,13 +55,14 @@ async def answer(page: Page, text: str) -> None:
     await pause(page).get_by_role("button", name="Send the result").click()
 
 
-async def test_a_message_is_answered_piece_by_piece(page: Page, running: Service) -> None:
-    await page.goto(running.address)
+async def test_a_message_is_answered_piece_by_piece(page: Page, held: Service, mock: ModelServer) -> None:
+    await page.goto(held.address)
     await say(page, "Hello!")
 
     await expect(page.locator(".message.user")).to_have_text("Hello!")
-    await expect(page.locator(".message.assistant.running")).to_contain_text("You said")
-    await expect(replies(page)).to_contain_text("a script, not a model")
+    await expect(page.locator(".message.assistant.running")).to_have_text("You said ")
+    mock.open("rest")
+    await expect(replies(page)).to_have_text("You said Hello!")
     await expect(page.locator(".running")).to_have_count(0)
     await expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
 
@@ -92,15 +106,16 @@ async def test_a_reload_in_the_middle_of_a_pause_finds_it_again(page: Page, runn
     await expect(pause(page)).to_have_count(0)
 
 
-async def test_a_reload_in_the_middle_of_an_answer_reads_on(page: Page, running: Service) -> None:
-    await page.goto(running.address)
+async def test_a_reload_in_the_middle_of_an_answer_reads_on(page: Page, held: Service, mock: ModelServer) -> None:
+    await page.goto(held.address)
     await say(page, "Hello!")
     await expect(page.locator(".message.assistant.running")).to_contain_text("You said")
 
     await page.reload()
+    await expect(page.locator(".message.assistant.running")).to_contain_text("You said")
+    mock.open("rest")
 
-    await expect(replies(page)).to_have_count(1)
-    await expect(replies(page)).to_contain_text("Set OPENAI_API_KEY to talk to a real model.")
+    await expect(replies(page)).to_have_text("You said Hello!")
     await expect(page.locator(".message.user")).to_have_count(1)
 
 
@@ -141,6 +156,24 @@ async def test_a_refusal_is_shown_with_its_code_and_the_words_are_kept(page: Pag
     await say(page, "Hello!")
 
     await expect(page.get_by_role("alert").first).to_contain_text("tools[0].name")
+    await expect(page.get_by_role("alert").first).to_contain_text("422 SYS_VALIDATION_ERROR")
+    await expect(page.get_by_label("Your message")).to_have_value("Hello!")
+
+
+async def test_what_is_said_while_the_page_still_loads_is_not_forgotten(page: Page, running: Service) -> None:
+    held: asyncio.Queue[Route] = asyncio.Queue()
+    await page.goto(running.address)
+    await page.get_by_role("button", name="Settings").click()
+    await page.get_by_label("Tools that you run").fill('[{"name": "no good"}]')
+    await page.route("**/v1/personas*", held.put)
+    await page.route("**/turns", held.put)
+    await page.get_by_role("button", name="Save").click()
+    await say(page, "Hello!")
+    personas, turn = await held.get(), await held.get()
+    async with page.expect_response("**/v1/personas*"):
+        await personas.continue_()
+    await turn.continue_()
+
     await expect(page.get_by_role("alert").first).to_contain_text("422 SYS_VALIDATION_ERROR")
     await expect(page.get_by_label("Your message")).to_have_value("Hello!")
 
@@ -226,8 +259,8 @@ async def test_the_reference_shows_every_call_that_the_service_describes(page: P
     await expect(page.locator("details.call:not([id^=schema])")).to_have_count(calls)
 
 
-async def test_an_answer_can_be_stopped_and_keeps_what_was_said(page: Page, running: Service) -> None:
-    await page.goto(running.address)
+async def test_an_answer_can_be_stopped_and_keeps_what_was_said(page: Page, held: Service) -> None:
+    await page.goto(held.address)
     await say(page, "Hello!")
     await expect(page.locator(".message.assistant.running")).to_contain_text("You said")
 

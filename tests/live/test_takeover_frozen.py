@@ -18,7 +18,7 @@ async def test_a_frozen_process_that_wakes_up_has_lost_everything_it_ran(
 ) -> None:
     a, b = await asyncio.gather(*(servers.start(database, mock.base_url, **LEASE) for _ in range(2)))
     said: list[dict[str, Any]] = [{"text": f"{n} "} for n in range(PIECES)]
-    mock.script({"steps": [{"text": "begun "}, {"wait": 2}, *said, {"call": {"name": "current_time"}}]})
+    mock.script({"steps": [{"text": "begun "}, {"gate": "frozen"}, *said, {"call": {"name": "current_time"}}]})
     on_a: list[Frame] = []
     reading = asyncio.create_task(read_until_cut(a, "POST", "/v1/conversations/c/turns", on_a, json={"input": "Count"}))
     async with asyncio.timeout(TAKEOVER_SECONDS):
@@ -27,6 +27,7 @@ async def test_a_frozen_process_that_wakes_up_has_lost_everything_it_ran(
     stream_id = on_a[0].data["stream_id"]
     await durable(database, stream_id, next(frame.n for frame in on_a if frame.event == "text_delta"))
     a.signal(SIGSTOP)
+    mock.open("frozen")
     got: list[Frame] = []
     await follow(b, stream_id, got)
     assert only(got, "error").data["code"] == "TURN_INTERRUPTED"
@@ -41,7 +42,7 @@ async def test_a_frozen_process_that_wakes_up_has_lost_everything_it_ran(
     assert [frame.raw for frame in on_a] == [frame.raw for frame in got]
     assert await rows(database, "SELECT fence, first_n, last_n FROM stream_events ORDER BY 1, 2") == log
     assert len(mock.seen.requests) == 1
-    assert "lease.lost" in a.log
+    await a.says("lease.lost")
     # It has a new name, and takes part again.
     frames = await a.turn("c", "And now?")
     assert frames[-1].data["status"] == "completed"

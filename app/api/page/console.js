@@ -35,15 +35,21 @@ async function openChat(id) {
   transcript.clear();
   busy(false);
   say("");
-  await guarded(async () => {
-    const mine = epoch;
-    const conversation = await known(`/v1/conversations/${id}`);
-    if (mine !== epoch) return;
-    untitled = !conversation?.title;
-    if (conversation === null) transcript.hint("Nothing has been said here yet.");
-    else await showStored(conversation);
-  });
-  await guarded(listChats);
+  const mine = epoch;
+  loading(true);
+  const listed = guarded(listChats);
+  await guarded(() => showChat(id));
+  if (mine === epoch) loading(false);
+  await listed;
+}
+
+async function showChat(id) {
+  const mine = epoch;
+  const conversation = await known(`/v1/conversations/${id}`);
+  if (mine !== epoch) return;
+  untitled = !conversation?.title;
+  if (conversation === null) transcript.hint("Nothing has been said here yet.");
+  else await showStored(conversation);
 }
 
 async function known(path) {
@@ -220,6 +226,11 @@ function busy(is) {
   document.body.toggleAttribute("data-busy", is);
 }
 
+// What is said before a chat is on the page would be wiped away with what was there.
+function loading(is) {
+  byId("send").disabled = is;
+}
+
 function problem(error) {
   const box = byId("problem");
   box.hidden = error === null;
@@ -241,8 +252,9 @@ async function guarded(work) {
 
 async function reload() {
   problem(null);
+  const opened = openChat(chat);
   await guarded(async () => offerPersonas((await service.get("/v1/personas")).items));
-  await openChat(chat);
+  await opened;
 }
 
 // The page's controls ------------------------------------------------------------------------------------------------------
