@@ -14,7 +14,7 @@ from app.api.runtime import Runtime
 from app.main import create_app
 from app.settings import Settings
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 OWN_ADDRESS = "http://127.0.0.1:8000"
 
 

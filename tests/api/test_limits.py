@@ -56,7 +56,7 @@ async def test_over_a_socket_the_refusal_arrives_without_the_body_being_sent(run
             b"POST /v1/turns HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: 11000000\r\nExpect: 100-continue\r\n\r\n"
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             status = await reader.readline()
         writer.close()
 

@@ -29,7 +29,7 @@ from tests.conversation.talking import (
 )
 from tests.databases import rows
 
-PATIENCE = 5
+PATIENCE = 30.0
 
 
 async def test_the_first_turn_of_a_conversation_has_nothing_to_summarize(shared_database: str) -> None:

@@ -33,7 +33,7 @@ from app.tools.registry import ToolRegistry
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.gmi.instance import RuntimeGmi
 
-PATIENCE = 5.0
+PATIENCE = 30.0
 HOST_TOOL = ToolSpec("get_weather", "Tell the weather")
 LETTERS: Mapping[type[Any], str] = {
     SourcesAvailable: "sources",

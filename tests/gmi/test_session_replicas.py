@@ -56,7 +56,7 @@ async def test_an_append_waits_for_another_one_and_comes_behind_it(shared_databa
         async with database.transaction() as connection:
             await sessions.keep(connection, KEY, ORIGIN, noted("c", "d"), most=3)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         one = asyncio.create_task(first())
         await written.wait()
         two = asyncio.create_task(second())
@@ -78,7 +78,7 @@ async def test_an_erasure_leaves_a_session_that_another_process_is_just_writing_
     await stage.play("Hi.", session="t", user_context={"name": "Ada"})
     other, key = replace(ORIGIN, conversation=row_key("", "chat-2")), SessionKey.of(ADA, "t")
     database = Database(stage.database)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async with database.transaction() as connection:
             await sessions.keep(connection, key, other, noted("a"), most=9)
             erasing = asyncio.create_task(stage.runtime.delete_conversation(ADA, "chat-1"))
@@ -118,7 +118,7 @@ async def test_user_contexts_that_come_at_once_are_all_merged(shared_database: s
         async with database.transaction() as connection:
             await sessions.merge_user_context(connection, KEY, {f"k{number}": number, "preferences": {f"p{number}": 1}})
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await asyncio.gather(*map(merge, range(8)))
         async with database.transaction() as connection:
             context = (await sessions.find(connection, KEY)).user_context
@@ -133,6 +133,6 @@ async def until_blocked(database: Database) -> None:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         return bool((await connection.exec_driver_sql(query)).scalar())
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not await database.read(waits):  # noqa: ASYNC110 - a state of the database
             await asyncio.sleep(0.01)

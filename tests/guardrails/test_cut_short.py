@@ -50,7 +50,7 @@ async def writing(stage: Stage, hold: Hold, **more: Any) -> AsyncIterator[Starte
 
 
 async def closed(stage: Stage, stream_id: str) -> None:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         frames = await stage.runtime.open_events(ADA, stream_id, None, follow=False)
         async for _ in frames or nothing():
             pass

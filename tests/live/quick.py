@@ -9,8 +9,8 @@ from tests.databases import rows
 from tests.servers import CUT, Server
 from tests.sse import Frame
 
-LEASE: dict[str, str] = {"FERMATA_LEASE_SECONDS": "1.5", "FERMATA_LEASE_RENEW_SECONDS": "0.4"}
-TAKEOVER_SECONDS = 15.0
+LEASE: dict[str, str] = {"FERMATA_LEASE_SECONDS": "2.5", "FERMATA_LEASE_RENEW_SECONDS": "0.5"}
+TAKEOVER_SECONDS = 30.0
 TOOL: dict[str, Any] = {
     "name": "get_weather",
     "description": "Tell the weather of a city",

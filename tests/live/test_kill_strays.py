@@ -7,7 +7,7 @@ from app.providers.scripted import Hold
 from tests.databases import execute, rows
 from tests.stage import Stage, one, running_stage, types
 
-SECONDS = 10.0
+SECONDS = 30.0
 QUICK: dict[str, Any] = {"lease_seconds": 2.0, "lease_renew_seconds": 0.5}
 BROKEN = """
 CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken on purpose'; END $$;

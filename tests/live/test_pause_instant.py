@@ -99,7 +99,7 @@ async def test_with_slow_storage_no_request_is_seen_before_its_pause_is_stored(t
         assert not asking.done()
         await asyncio.sleep(0.5)
     hold.go()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         status, rest = await asking
     assert status.startswith(b"HTTP/1.1 200"), status
     assert b'"status":"completed"' in rest

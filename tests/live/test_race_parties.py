@@ -67,7 +67,7 @@ NOBODY = Act("race", lambda scene: scene.pause(), lambda scene: scene.cancel(), 
 
 async def until_locked(database: str) -> None:
     """Wait until somebody waits for a lock."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await rows(database, LOCKED):  # noqa: ASYNC110 - a state of the database
             await asyncio.sleep(0.01)
 

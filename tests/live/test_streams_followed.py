@@ -30,7 +30,7 @@ async def test_a_stream_is_followed_on_another_process_while_it_runs_and_gives_t
         following = asyncio.create_task(read_until_cut(b, "GET", f"/v1/streams/{stream_id}/events", on_b))
         first = await live.until("text_delta")
         # The other process tells of it before the turn has gone on.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not (on_b and on_b[-1].id == first.id):  # noqa: ASYNC110 - a state of the other reader
                 await asyncio.sleep(0.005)
         assert len(live.frames) == len(on_b)

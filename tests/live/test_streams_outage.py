@@ -75,7 +75,7 @@ async def test_an_outcome_waits_for_the_database_and_is_not_announced_before(
         await mock.answered()
         seen = len(live.comments)
         waiting = asyncio.create_task(live.until("tool_call_request", 30))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(live.comments) < seen + 3:  # noqa: ASYNC110 - what the reader hears
                 await asyncio.sleep(0.05)
         assert not waiting.done()

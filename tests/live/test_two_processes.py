@@ -107,7 +107,7 @@ async def test_a_stream_of_one_process_is_replayed_by_the_other_with_the_same_by
     await goes_on(b, "replayed")
 
 
-async def test_a_turn_whose_process_is_killed_is_ended_by_another_within_fifteen_seconds(
+async def test_a_turn_whose_process_is_killed_is_ended_by_another(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
     """With the lease as it is set by default: ten seconds, of which some must pass."""
@@ -119,7 +119,7 @@ async def test_a_turn_whose_process_is_killed_is_ended_by_another_within_fifteen
         async with b.stream("GET", f"/v1/streams/{stream_id}/events") as reader:
             await reader.until("text_delta")
             await a.kill()
-            frames = await reader.rest(seconds=15)
+            frames = await reader.rest()
 
     check_order(frames)
     assert [frame.event for frame in frames][-3:] == ["error", "final_response", "end"]

@@ -26,7 +26,7 @@ from app.turn.facade.service import AgentRuntime
 from tests.guardrails.acting import OutputOnly
 from tests.pause_machine.model import FORBIDDEN, NOT_RUN, SO_FAR, After
 
-PATIENCE: Final = 10.0
+PATIENCE: Final = 30.0
 REFUSALS: Final = """
 CREATE TABLE refusals (name text);
 CREATE FUNCTION refuse() RETURNS trigger AS 'BEGIN

@@ -12,7 +12,7 @@ from app.providers.dialect import Decoder
 from app.providers.sse import SseSplitter
 from app.providers.wire import is_whole
 
-BOUND: Final = 5.0
+BOUND: Final = 30.0
 Outcome = tuple[list[ProviderEvent], ProviderError | None]
 
 

@@ -65,7 +65,7 @@ async def test_closing_the_stream_closes_the_socket(server: ModelServer, connect
 
     async with aclosing(connect().stream(REQUEST)) as events:
         await anext(events)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         assert await server.closed() == [0]
 
 
@@ -80,7 +80,7 @@ async def test_cancelling_the_reader_closes_the_socket_while_the_model_is_silent
         reading = group.create_task(collect(stream))
         await server.requests()
         reading.cancel()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         assert await server.closed() == [0]
 
 

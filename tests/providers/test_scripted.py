@@ -92,7 +92,7 @@ async def test_a_step_waits_until_it_is_released() -> None:
     provider = ScriptedProvider()
     provider.add(["a", hold, "b"])
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         reading = group.create_task(collect(provider.stream(REQUEST)))
         await hold.reached.wait()
         assert not reading.done()
@@ -106,7 +106,7 @@ async def test_a_reader_that_leaves_while_a_step_waits_is_noticed() -> None:
     hold = Hold()
     provider = ScriptedProvider([["a", hold]])
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         reading = group.create_task(collect(provider.stream(REQUEST)))
         await hold.reached.wait()
         reading.cancel()

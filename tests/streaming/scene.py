@@ -23,7 +23,7 @@ from app.streaming.tail import Tail
 from app.streaming.wakeups import Wakeups
 
 ADA = Caller("ada")
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class Silence:

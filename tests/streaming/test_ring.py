@@ -73,7 +73,7 @@ async def test_at_its_bound_the_ring_has_no_room_until_something_is_durable() ->
     await asyncio.sleep(0)
     assert not waiting.done()
     ring.mark_durable(2)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiting
 
 
@@ -83,7 +83,7 @@ async def test_who_waits_for_room_is_let_go_when_the_ring_is_over(how: str) -> N
     waiting = asyncio.create_task(ring.room())
     await asyncio.sleep(0)
     getattr(ring, how)()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiting
 
 
@@ -100,7 +100,7 @@ async def test_a_few_readers_are_woken_by_each_frame() -> None:
     woken = asyncio.create_task(ring.grown(0))
     await asyncio.sleep(0)
     ring.append(b"one")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await woken
 
 
@@ -123,7 +123,7 @@ async def test_a_thousand_idle_readers_are_woken_once_for_many_frames() -> None:
     for _ in range(20):
         ring.append(b"frame")
         await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asyncio.gather(*readers)
     assert taken == [20] * 1000
     assert wakes == 1000

@@ -15,7 +15,7 @@ from tests.databases import rows
 from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, wire
 
 T = TypeVar("T")
-PATIENCE: Final = 5.0
+PATIENCE: Final = 30.0
 MODEL: Final = "scripted:small"
 TABLES: Final = (
     "conversations",

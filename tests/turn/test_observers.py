@@ -23,7 +23,7 @@ async def test_an_observer_gets_the_chunks_from_before_the_guardrails_and_nobody
         stage.provider.add([SECRET])
         async with stage.runtime.observe(ADA, CHAT) as observer:
             chunks = await stage.play("What is it?")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 seen = [chunk async for chunk in observer]
     assert SECRET in "".join(chunk.fields["text_delta"] for chunk in seen if chunk.type == "text_delta")
     assert [chunk.type for chunk in seen].count("final_response") == 1

@@ -212,7 +212,7 @@ async def test_a_newer_interrupter_replaces_one_that_has_not_started(stage: Stag
     older = asyncio.create_task(start(stage, "Older.", on_busy="interrupt"))
     await until(partial(count_waiting, stage, 1))
     newest = asyncio.create_task(stage.play("Newest?", on_busy="interrupt"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(ConversationBusyError, match="newer"):
             await older
         stubborn.let_go.set()

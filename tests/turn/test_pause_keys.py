@@ -48,7 +48,7 @@ async def post(stage: Stage, request: TurnInput | ResultsInput) -> Started:
 async def read(stage: Stage, started: Started, after: Cursor | None = None) -> bytes:
     """Give the bytes of an operation to its end."""
     frames = b""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for piece in await stage.runtime.open_operation(started, after):
             frames += b"" if piece.startswith(b":") else piece
     return frames
@@ -210,7 +210,7 @@ async def test_an_operation_that_was_run_again_elsewhere_is_replayed_from_where_
             first = await post(stage, request)
             await hold.reached.wait()
         # That process has gone and handed over; nothing but the operation's first frames was seen of it.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             again = await post(other, request)
             frames = await read(other, again)
 

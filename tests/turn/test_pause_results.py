@@ -67,7 +67,7 @@ async def test_of_two_answers_at_once_one_continues_and_the_other_is_refused(
     stage.provider.add([hold, "Mild."])
 
     both = [asyncio.create_task(way(stage, pause, result("c1"))) for way in ways]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await hold.reached.wait()
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         hold.release()
