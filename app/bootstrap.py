@@ -23,6 +23,7 @@ from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry, build_registry
 from app.providers.setup import ModelSetup, set_up
 from app.settings import Settings
+from app.skills.folder import load_skills
 from app.store.database import Database
 from app.store.embedded import EmbeddedPostgres
 from app.store.migrate import check_current, upgrade_async
@@ -47,6 +48,8 @@ from app.turn.facade.detector import LangidDetector
 from app.turn.facade.judging import means_of
 from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
+from app.turn.facade.overrides import OverridesPolicy, SessionOverrides
+from app.turn.facade.self_improvement import Adapting
 from app.turn.facade.service import AgentRuntime
 from app.turn.facade.tenants import Tenants
 from app.turn.gmi.manager import GmiManager
@@ -129,12 +132,14 @@ def build(
     rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
     models = set_up(settings.models)
     gateway = Gateway(providers or build_registry(models.providers), models.gateway)
+    personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
+    overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
+    adapting = Adapting(overrides, personas)
     tools = ToolExecutor(
-        ToolRegistry([*_tools(settings, database, clock), *host_tools]),
+        ToolRegistry([*_tools(settings, database, clock), *(adapting.tools() if overrides.on else []), *host_tools]),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
-    personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     guards = guards or build_guards(
         settings,
         means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
@@ -159,10 +164,10 @@ def build(
         guards=guards,
         policy=_turn_policy(settings, models),
     )
-    return _runtime(settings, services)
+    return _runtime(settings, services, overrides)
 
 
-def _runtime(settings: Settings, services: Services) -> AgentRuntime:
+def _runtime(settings: Settings, services: Services, overrides: SessionOverrides) -> AgentRuntime:
     """Put the facade on the parts that operations share."""
     lease = services.lease
     takeover = Takeover(services, interval=min(2.0, settings.lease_seconds / 4), most_reruns=settings.max_reruns)
@@ -176,7 +181,12 @@ def _runtime(settings: Settings, services: Services) -> AgentRuntime:
     keep = timedelta(hours=settings.event_retention_hours)
     lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds, keep=keep)
     return AgentRuntime(
-        services, tail, lifecycle, _tenants(settings), Languages(settings.language_policy, LangidDetector)
+        services,
+        tail,
+        lifecycle,
+        _tenants(settings),
+        languages=Languages(settings.language_policy, LangidDetector),
+        overrides=overrides,
     )
 
 
@@ -246,6 +256,13 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
         trace_entries=settings.reasoning_trace_entries,
+    )
+
+
+def _overrides_policy(settings: Settings) -> OverridesPolicy:
+    return OverridesPolicy(
+        on=settings.session_overrides or settings.skills_dir is not None,
+        persistence=settings.enable_conversational_persistence,
     )
 
 

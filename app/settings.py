@@ -30,6 +30,7 @@ from app.conversation.setting import RollingSummarySetting
 from app.domain.language import LanguagePolicy
 from app.guardrails.options import GuardrailSettings
 from app.providers.setup import ModelSettings
+from app.turn.preparation.setting import PreparationSettings
 
 PREFIX: Final = "FERMATA_"
 ENV_FILE: Final = ".env"
@@ -63,7 +64,7 @@ class LanguageSetting(BaseModel):
     detect: bool = True
 
 
-class Settings(GuardrailSettings, BaseSettings):
+class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     """All settings. A field's description is its documentation; README lists the same."""
 
     model_config = SettingsConfigDict(

@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 from app.domain.messages import Message
+from app.domain.overrides import OverridesChange
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
 from app.domain.views import (
     ConversationView,
     Cursor,
     MessageView,
+    OverridesView,
     Page,
     PartialResults,
     PersonaView,
+    SkillView,
     SpendingView,
     Started,
     StreamView,
@@ -121,6 +124,22 @@ class Runtime(Protocol):
         self, caller: Caller, session_id: str, *, cursor: str | None, limit: int, descending: bool
     ) -> Page[TraceEntryView]:
         """List the entries of a session's reasoning trace."""
+        ...
+
+    def skills(self) -> tuple[SkillView, ...]:
+        """Give all skills."""
+        ...
+
+    async def session_overrides(self, caller: Caller, session_id: str) -> OverridesView:
+        """Give what a session changes about its turns."""
+        ...
+
+    async def change_session_overrides(self, caller: Caller, session_id: str, change: OverridesChange) -> OverridesView:
+        """Change what a session changes about its turns."""
+        ...
+
+    async def reset_session_overrides(self, caller: Caller, session_id: str) -> None:
+        """Take a session's overrides back."""
         ...
 
     def personas(self) -> tuple[PersonaView, ...]:

@@ -35,6 +35,25 @@ class ConversationContext:
 
 
 @dataclass(frozen=True, slots=True)
+class SelfImprovement:
+    """What a persona may change of itself in a session, by its tools: at most `most_changes` times.
+
+    A temperature between the two; preferences of these names; these skills, of which `*` means all.
+    """
+
+    least_temperature: float | None = None
+    most_temperature: float | None = None
+    preferences: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    most_changes: int = 10
+
+    @property
+    def is_allowed(self) -> bool:
+        """Tell whether it may change anything at all."""
+        return self != SelfImprovement(most_changes=self.most_changes)
+
+
+@dataclass(frozen=True, slots=True)
 class Persona:
     """A persona as its file says. Without `model`, the runtime's default model answers."""
 
@@ -50,6 +69,8 @@ class Persona:
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
     guardrails: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    self_improvement: SelfImprovement = field(default_factory=SelfImprovement)
     reasoning_trace: TraceLimits = field(default_factory=TraceLimits)
     conversation_context: ConversationContext = field(default_factory=ConversationContext)
 
@@ -60,24 +81,30 @@ class Persona:
             name: {entry.name: getattr(shown[name], entry.name) for entry in fields(kind)}
             for name, kind in _PARTS.items()
         }
-        return {**shown, "tools": list(self.tools), "guardrails": list(self.guardrails), **parts}
+        return {**shown, **{name: list(shown[name]) for name in _LISTS}, **parts}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Persona":
         """Read the form that a snapshot keeps; keys that are not known are left out."""
         known = {entry.name for entry in fields(cls)}
         values = {name: value for name, value in stored.items() if name in known}
-        lists = {name: tuple(stored.get(name) or ()) for name in ("tools", "guardrails")}
+        lists = {name: tuple(stored.get(name) or ()) for name in _LISTS}
         parts = {
-            name: kind(**{entry.name: given[entry.name] for entry in fields(kind) if entry.name in given})
+            name: kind(**{entry.name: _value(given[entry.name]) for entry in fields(kind) if entry.name in given})
             for name, kind in _PARTS.items()
             for given in [stored.get(name) or {}]
         }
         return cls(**{**values, **lists, **parts})
 
 
+def _value(stored: Any) -> Any:
+    return tuple(stored) if isinstance(stored, list) else stored
+
+
+_LISTS: Final = ("tools", "guardrails", "skills")
 _PARTS: Final[Mapping[str, type[Any]]] = {
     "options": PersonaOptions,
+    "self_improvement": SelfImprovement,
     "reasoning_trace": TraceLimits,
     "conversation_context": ConversationContext,
 }

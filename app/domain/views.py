@@ -138,6 +138,29 @@ class PersonaView:
     model: str
     tools: tuple[str, ...]
     is_default: bool
+    skills: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkillView:
+    """A skill that a session can switch on."""
+
+    skill_id: str
+    description: str
+    category: str
+    license: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverridesView:
+    """What a session changes about its turns. `own_changes` counts those that its persona made by itself."""
+
+    session_id: str
+    options: Mapping[str, Any]
+    preferences: Mapping[str, Any]
+    enabled_skills: tuple[str, ...]
+    disabled_skills: tuple[str, ...]
+    own_changes: int
 
 
 @dataclass(frozen=True, slots=True)

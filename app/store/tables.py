@@ -255,6 +255,7 @@ session_state: Final = Table(
     Column("mood", Text),
     Column("user_context", JSON, nullable=False, server_default=text("'{}'")),
     Column("task_context", JSON, nullable=False, server_default=text("'{}'")),
+    Column("overrides", JSON, nullable=False, server_default=text("'{}'")),
     Column("version", Integer, nullable=False, server_default=text("1")),
     Column("traced", BigInteger, nullable=False, server_default=text("0")),
     _time("created_at", default=True, nullable=False),

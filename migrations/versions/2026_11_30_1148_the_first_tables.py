@@ -81,6 +81,7 @@ def upgrade() -> None:
         sa.Column("mood", sa.Text(), nullable=True),
         sa.Column("user_context", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("task_context", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("overrides", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("version", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("traced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),

@@ -6,14 +6,17 @@ from typing import Any
 
 from app.domain.errors import NotFoundError, PersonaNotFoundError
 from app.domain.messages import Message
+from app.domain.overrides import OverridesChange
 from app.domain.turn import Caller, Pause, ResultsInput, StreamStatus, TurnInput
 from app.domain.views import (
     ConversationView,
     Cursor,
     MessageView,
+    OverridesView,
     Page,
     PartialResults,
     PersonaView,
+    SkillView,
     SpendingView,
     Started,
     StreamView,
@@ -37,6 +40,8 @@ PAUSE = Pause(
 STATE = StreamView("st_1", "chat-1", "turn_1", StreamStatus.PAUSED, None, PAUSE.to_json(), None, None, "7-2")
 CONVERSATION = ConversationView("chat-1", "local", "chat-1", None, None, {}, "t0", "t1", 0, None, None)
 PERSONA = PersonaView("demo", "Demo", "A script.", "scripted:demo", ("current_time",), is_default=True)
+SKILL = SkillView("tidy", "Tidies up.", "home", None)
+OVERRIDES = OverridesView("s-1", {"temperature": 0.2}, {"verbosity": "low"}, ("tidy",), (), 1)
 TRACE_ENTRY = TraceEntryView(
     7, "t0", "llm_call_start", "Step 1 asks scripted:demo.", None, {"step": 0}, "chat-1", "st_1", "turn_1", "demo"
 )
@@ -175,6 +180,20 @@ class FakeRuntime:
     ) -> Page[TraceEntryView]:
         self._ask(caller, (session_id, cursor, limit, descending))
         return Page((TRACE_ENTRY,), "7")
+
+    def skills(self) -> tuple[SkillView, ...]:
+        return (SKILL,)
+
+    async def session_overrides(self, caller: Caller, session_id: str) -> OverridesView:
+        self._ask(caller, session_id)
+        return OVERRIDES
+
+    async def change_session_overrides(self, caller: Caller, session_id: str, change: OverridesChange) -> OverridesView:
+        self._ask(caller, (session_id, change))
+        return OVERRIDES
+
+    async def reset_session_overrides(self, caller: Caller, session_id: str) -> None:
+        self._ask(caller, session_id)
 
     def personas(self) -> tuple[PersonaView, ...]:
         return (PERSONA,)

@@ -5,8 +5,9 @@ from dataclasses import asdict
 import pytest
 from dirty_equals import IsPartialDict
 
+from app.domain.overrides import OverridesChange
 from app.domain.turn import Caller
-from tests.api.fake_runtime import CONVERSATION, PAUSE, TRACE_ENTRY, FakeRuntime
+from tests.api.fake_runtime import CONVERSATION, PAUSE, SKILL, TRACE_ENTRY, FakeRuntime
 from tests.api.serving import application, client_of
 
 
@@ -66,6 +67,24 @@ async def test_the_trace_of_a_session_is_listed_by_pages_for_its_user(runtime: F
     assert runtime.callers[0] == Caller("ada")
     assert first.json() == {"items": [asdict(TRACE_ENTRY)], "next_cursor": "7"}
     assert [newest.status_code, other.status_code] == [200, 422]
+
+
+async def test_the_overrides_of_a_session_are_read_changed_and_taken_back_for_its_user(runtime: FakeRuntime) -> None:
+    change = {"options": {"temperature": 0.2, "top_p": None}, "preferences": {"tone": "dry"}, "enable_skills": ["tidy"]}
+    async with client_of(application(runtime)) as client:
+        read = await client.get("/v1/sessions/s-1/overrides", params={"user_id": "ada"})
+        changed = await client.patch("/v1/sessions/s-1/overrides", json={"user_id": "ada", **change})
+        wrong = await client.patch("/v1/sessions/s-1/overrides", json={"options": {"temperature": 3}})
+        unknown = await client.patch("/v1/sessions/s-1/overrides", json={"options": {"model": "a:b"}})
+        gone = await client.delete("/v1/sessions/s-1/overrides", params={"user_id": "ada"})
+        skills = await client.get("/v1/skills")
+
+    asked = OverridesChange({"temperature": 0.2, "top_p": None}, {"tone": "dry"}, ("tidy",))
+    assert runtime.asked == ["s-1", ("s-1", asked), "s-1"]
+    assert set(runtime.callers) == {Caller("ada")}
+    assert read.json() == changed.json() == IsPartialDict(options={"temperature": 0.2}, enabled_skills=["tidy"])
+    assert [wrong.status_code, unknown.status_code, gone.status_code] == [422, 422, 204]
+    assert skills.json() == {"items": [asdict(SKILL)]}
 
 
 async def test_a_conversation_that_is_not_there_is_a_404(runtime: FakeRuntime) -> None:

@@ -1,4 +1,6 @@
-"""Personas as a client reads them."""
+"""Personas and skills as a client reads them."""
+
+from pydantic import Field
 
 from app.api.schemas.base import Output
 
@@ -11,6 +13,7 @@ class PersonaOut(Output):
     description: str
     model: str
     tools: tuple[str, ...]
+    skills: tuple[str, ...] = Field(description="The skills that are on in its sessions unless they are switched off.")
     is_default: bool
 
 
@@ -18,3 +21,18 @@ class PersonaListOut(Output):
     """All personas."""
 
     items: tuple[PersonaOut, ...]
+
+
+class SkillOut(Output):
+    """A skill that sessions can switch on and off."""
+
+    skill_id: str
+    description: str
+    category: str
+    license: str | None
+
+
+class SkillListOut(Output):
+    """All skills."""
+
+    items: tuple[SkillOut, ...]

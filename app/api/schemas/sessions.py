@@ -1,12 +1,14 @@
-"""What sessions keep, as operators read it."""
+"""What sessions keep, as operators and hosts read it, and what hosts change of it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.api.schemas.base import Output
+from app.api.schemas.base import Input, JsonObject, Name, Output, OwnedInput
+from app.domain.overrides import OverridesChange
 from app.domain.session import TraceType
+from app.domain.turn import Effort
 
 
 class TraceEntryOut(Output):
@@ -22,3 +24,49 @@ class TraceEntryOut(Output):
     stream_id: str
     turn_id: str
     persona_id: str
+
+
+Skills = Annotated[list[Name], Field(max_length=64)]
+
+
+class SessionOptionsInput(Input):
+    """Options of a session's turns. What is left out stays; null takes it back."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2, description="How freely the model chooses.")
+    top_p: float | None = Field(default=None, gt=0, le=1, description="Share of likely tokens to choose from.")
+    max_tokens: int | None = Field(default=None, ge=1, le=10_000_000, description="Longest answer of a model step.")
+    reasoning_effort: Effort | None = Field(default=None, description="How much a model that reasons is to think.")
+
+
+class OverridesBody(OwnedInput):
+    """A change of a session's overrides, from its next turn on. What is left out stays."""
+
+    options: SessionOptionsInput = Field(
+        default_factory=SessionOptionsInput, description="Options of turns that name none of their own."
+    )
+    preferences: JsonObject = Field(
+        default_factory=dict,
+        description="Preferences told to the model, merged key by key; null takes one back. A turn's own go first.",
+    )
+    enable_skills: Skills = Field(default_factory=list, description="Skills to switch on.")
+    disable_skills: Skills = Field(default_factory=list, description="Skills to switch off.")
+
+    def to_domain(self) -> OverridesChange:
+        """Give the domain's value."""
+        return OverridesChange(
+            options=self.options.model_dump(exclude_unset=True),
+            preferences=self.preferences,
+            enable_skills=tuple(self.enable_skills),
+            disable_skills=tuple(self.disable_skills),
+        )
+
+
+class OverridesOut(Output):
+    """What a session changes about its turns."""
+
+    session_id: str
+    options: Mapping[str, Any]
+    preferences: Mapping[str, Any]
+    enabled_skills: tuple[str, ...]
+    disabled_skills: tuple[str, ...]
+    own_changes: int = Field(description="How many changes its persona has made by itself.")

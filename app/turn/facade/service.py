@@ -28,7 +28,6 @@ from app.domain.views import (
     MessageView,
     Page,
     PartialResults,
-    PersonaView,
     SpendingView,
     Started,
     StreamView,
@@ -40,11 +39,13 @@ from app.store.pauses import PauseRecord
 from app.store.streams import StreamRecord
 from app.streaming.manager import AsyncStreamClientBridge
 from app.streaming.tail import Tail
+from app.turn.facade.catalog import Catalog
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.idempotency import Repeats, fingerprint
 from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
+from app.turn.facade.overrides import SessionOverrides
 from app.turn.facade.pausing import Pausing
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.queries import Queries
@@ -66,12 +67,20 @@ class AgentRuntime:
     """The facade. Every method raises `AppError` for what it refuses."""
 
     def __init__(
-        self, services: Services, tail: Tail, lifecycle: Lifecycle, tenants: Tenants, languages: Languages
+        self,
+        services: Services,
+        tail: Tail,
+        lifecycle: Lifecycle,
+        tenants: Tenants,
+        *,
+        languages: Languages,
+        overrides: SessionOverrides,
     ) -> None:
         """Keep the parts; `start` makes them live. Every call passes `tenants` first."""
         self._services = services
         self._admit = tenants.admit
         self._languages = languages
+        self._overrides = overrides
         self._guards = GuardStage(services.guards)
         self._tail = tail
         self._lifecycle = lifecycle
@@ -80,6 +89,11 @@ class AgentRuntime:
         self._pausing = Pausing(services)
         self._spending = Spending(services.database, self._queries)
         self.session_trace = Sessions(services.database, tenants.admit).trace
+        catalog = Catalog(services.personas, services.policy.default_model, overrides, tenants.admit)
+        self.personas, self.persona, self.skills = catalog.personas, catalog.persona, catalog.skills
+        self.session_overrides = catalog.session_overrides
+        self.change_session_overrides = catalog.change_session_overrides
+        self.reset_session_overrides = catalog.reset_session_overrides
 
     async def start(self) -> None:
         """Make ready for calls."""
@@ -127,7 +141,7 @@ class AgentRuntime:
                 operation.on_wait = on_wait
             longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
             persona = self._services.personas.known(persona_id)
-            settled = await self._languages.settle(turn)
+            settled = await self._languages.settle(await self._overrides.lay_over(turn, persona))
             operation.language = settled.language
             guard, emissions = await self._guards.begin(operation, settled, persona, longest)
             return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
@@ -377,20 +391,4 @@ class AgentRuntime:
         """List a conversation's messages by position."""
         return await self._queries.message_page(
             self._admit(caller), conversation_id, cursor=cursor, limit=limit, descending=descending
-        )
-
-    def personas(self) -> tuple[PersonaView, ...]:
-        """Give all personas."""
-        return tuple(self.persona(persona.id) for persona in self._services.personas.all())
-
-    def persona(self, persona_id: str) -> PersonaView:
-        """Give one persona, or raise PersonaNotFoundError."""
-        persona = self._services.personas.find(persona_id)
-        return PersonaView(
-            persona_id=persona.id,
-            name=persona.name,
-            description=persona.description,
-            model=persona.model or self._services.policy.default_model,
-            tools=persona.tools,
-            is_default=persona.id == self._services.personas.default_id,
         )

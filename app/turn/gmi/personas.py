@@ -43,6 +43,18 @@ class ContextInFile(BaseModel):
     max_messages: int | None = Field(default=None, ge=1)
 
 
+class SelfImprovementInFile(BaseModel):
+    """What a persona may change of itself, as a file gives it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    least_temperature: float | None = Field(default=None, ge=0, le=2)
+    most_temperature: float | None = Field(default=None, ge=0, le=2)
+    preferences: list[str] = []
+    skills: list[str] = []
+    most_changes: int = Field(default=10, ge=1, le=1000)
+
+
 class PersonaInFile(BaseModel):
     """What a persona file may hold."""
 
@@ -60,6 +72,8 @@ class PersonaInFile(BaseModel):
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
     guardrails: list[str] = []
+    skills: list[str] = []
+    self_improvement: SelfImprovementInFile = SelfImprovementInFile()
     reasoning_trace: TraceInFile = TraceInFile()
     conversation_context: ContextInFile = ContextInFile()
 

@@ -92,7 +92,7 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         persona=persona,
         gmi=gmi,
         model=draft.model,
-        messages=(Message("system", system_prompt(persona, draft.session)), *draft.history),
+        messages=(Message("system", system_prompt(draft)), *draft.history),
         runtime_tools=draft.runtime_tools,
         host_tools=draft.turn.tools,
         usage=draft.usage,

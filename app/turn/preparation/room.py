@@ -39,15 +39,14 @@ def room_for(
 
 def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
     """Give the room of a turn that is being prepared."""
-    persona = draft.chosen()[0]
     return room_for(
         draft.model,
-        persona,
+        draft.chosen()[0],
         [*draft.runtime_tools, *draft.turn.tools],
         draft.turn.options,
         counters=services.counters,
         policy=services.policy.history,
-        system=system_prompt(persona, draft.session),
+        system=system_prompt(draft),
     )
 
 

@@ -1,0 +1,1 @@
+"""Skills as folders: reading them in the open Agent Skills format."""
