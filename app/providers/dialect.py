@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from app.domain.usage import Usage
 from app.providers.base import ModelRequest, ProviderEvent
+from app.providers.refusals import Refusal
 
 
 class Decoder(Protocol):
@@ -30,6 +31,12 @@ class Decoder(Protocol):
 class Dialect(Protocol):
     """One wire format."""
 
+    format_fields: tuple[str, ...]
+    """Where the body says in which form the answer is to be, as paths of names with dots."""
+
+    refusals: tuple[Refusal, ...]
+    """Optional fields of the body that servers or models are known to refuse, and how they say so."""
+
     def path(self, request: ModelRequest) -> str:
         """Give what comes after the base URL."""
         ...
@@ -44,8 +51,4 @@ class Dialect(Protocol):
 
     def decoder(self, provider: str, secrets: tuple[str, ...]) -> Decoder:
         """Start reading one response; `secrets` never appear in an error."""
-        ...
-
-    def refused_field(self, message: str) -> str | None:
-        """Name the optional field of the body that a server's refusal is about; None when it is about none."""
         ...

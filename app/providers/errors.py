@@ -239,6 +239,9 @@ def _words_of(found: Any) -> tuple[list[str], str]:
     )
     if not message and isinstance(inner, str):
         message = inner
+    param = found.get("param")
+    if isinstance(param, str) and param and param not in message:
+        message = f"{message} ({param})"
     return [word for word in words if word != "error"], message
 
 

@@ -3,7 +3,9 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
+
+import structlog
 
 from app.domain.errors import ProviderError
 from app.providers.base import ModelRequest, ProviderEvent, UsageReport
@@ -12,10 +14,10 @@ from app.providers.embeddings import EmbeddingClient
 from app.providers.http import HttpCall, ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.reasoning import only_own
+from app.providers.refusals import has_field, refused_fields, without
 
 _REFUSALS: Final = frozenset({400, 422})
 _SHORTEST_SECRET: Final = 8
-FORMAT: Final = "response_format"
 
 
 class HttpProvider:
@@ -42,12 +44,13 @@ class HttpProvider:
         self._dialect = dialect
         self._headers = dict(headers or {})
         self._key_header = key_header
-        self._refused: set[str] = set()
+        self._refused: dict[str, set[str]] = {}
+        self._log = structlog.get_logger("app.providers")
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """See `Provider.stream`.
 
-        A server that refuses an optional field is asked once more without it, and never with it again.
+        A server that refuses an optional field is asked once more without it, and that model never with it again.
         """
         key = request.api_key or self._api_key
         words = (key, *self._headers.values(), *request.extra_headers.values())
@@ -55,8 +58,8 @@ class HttpProvider:
         own = only_own(request.messages, self.name, request.model)
         body = self._dialect.body(replace(request, messages=own))
         while True:
-            for refused in self._refused:
-                body.pop(refused, None)
+            for path in self._refused.get(request.model, ()):
+                body = without(body, path)
             call = HttpCall(
                 provider=self.name,
                 url=self._base_url + self._dialect.path(request),
@@ -71,15 +74,26 @@ class HttpProvider:
                     async for event in events:
                         yield event
             except ProviderError as error:
-                name = self._dialect.refused_field(error.message) if error.status in _REFUSALS else None
-                if name is None or name not in body or (name == FORMAT and not request.format_is_optional):
+                refused = self._refused_of(error, body, request)
+                if not refused:
                     raise
-                if name == FORMAT:  # it is the request's own, and another model of the server may know it
-                    del body[name]
+                if refused == self._dialect.format_fields:  # what the form is, is the request's own
+                    for path in refused:
+                        body = without(body, path)
                 else:
-                    self._refused.add(name)
+                    self._refused.setdefault(request.model, set()).update(refused)
+                    self._log.info("provider_refused_fields", provider=self.name, model=request.model, fields=refused)
             else:
                 return
+
+    def _refused_of(self, error: ProviderError, body: Mapping[str, Any], request: ModelRequest) -> tuple[str, ...]:
+        """Give the fields that the refusal is about and that can be left out; none when it has to be told."""
+        if error.status not in _REFUSALS:
+            return ()
+        fields = refused_fields(self._dialect.refusals, error.message)
+        if fields == self._dialect.format_fields and not request.format_is_optional:
+            return ()
+        return fields if any(has_field(body, path) for path in fields) else ()
 
     def _key_headers(self, key: str | None) -> dict[str, str]:
         if self._key_header is None or key is None:

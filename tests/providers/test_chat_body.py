@@ -9,7 +9,6 @@ from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolSpec
 from app.providers.base import ModelRequest
 from app.providers.compat import PRESETS, ChatCompat, compat_for
-from app.providers.dialects.chat import ChatDialect
 from app.providers.dialects.chat.body import call_id, chat_body
 from tests.oracle import check_request
 
@@ -216,15 +215,3 @@ def test_signatures_of_calls_go_back_where_the_server_wants_them() -> None:
 )
 def test_quirks_are_guessed_from_the_address(url: str, preset: str) -> None:
     assert compat_for(url) is PRESETS[preset]
-
-
-@pytest.mark.parametrize(
-    ("message", "field"),
-    [
-        ("Unrecognized request argument supplied: stream_options", "stream_options"),
-        ("extra fields: include_usage", "stream_options"),
-        ("no such model", None),
-    ],
-)
-def test_the_field_that_a_refusal_is_about_is_found(message: str, field: str | None) -> None:
-    assert ChatDialect(ChatCompat()).refused_field(message) == field

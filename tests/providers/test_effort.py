@@ -26,7 +26,7 @@ URL = "https://models.example.org/v1"
 CASES: list[tuple[Dialect, str, Any]] = [
     (ChatDialect(ChatCompat()), "reasoning_effort", "low"),
     (ResponsesDialect(), "reasoning", {"effort": "low"}),
-    (AnthropicDialect(), "thinking", {"type": "enabled", "budget_tokens": 2048}),
+    (AnthropicDialect(), "output_config", {"effort": "low"}),
 ]
 
 
@@ -42,28 +42,60 @@ def test_an_effort_is_sent_in_the_dialects_words_and_nothing_without_one(
 
 
 def test_anthropic_leaves_room_for_the_answer_beside_the_thoughts_and_sends_no_temperature() -> None:
-    body: Any = AnthropicDialect().body(replace(PLAIN, reasoning_effort="high"))
+    old = replace(PLAIN, model="claude-opus-4-1")
+    body: Any = AnthropicDialect().body(replace(old, reasoning_effort="high"))
 
     assert body["max_tokens"] == 100 + body["thinking"]["budget_tokens"]
     assert "temperature" not in body
-    assert "thinking" not in AnthropicDialect().body(replace(PLAIN, reasoning_effort="none"))
-
-
-def test_gemini_is_told_a_budget_and_zero_for_none() -> None:
-    for effort, budget in (("none", 0), ("medium", 8192)):
-        body: Any = GeminiDialect().body(replace(PLAIN, reasoning_effort=effort))  # type: ignore[arg-type]
-        assert body["generationConfig"]["thinkingConfig"] == {"thinkingBudget": budget}
+    assert "thinking" not in AnthropicDialect().body(replace(old, reasoning_effort="none"))
 
 
 @pytest.mark.parametrize(
-    ("dialect", "message", "field"),
+    ("model", "takes_a_budget"),
     [
-        (ChatDialect(ChatCompat()), "Unrecognized request argument supplied: reasoning_effort", "reasoning_effort"),
-        (ResponsesDialect(), "Unsupported parameter: 'reasoning.effort' is not supported", "reasoning"),
+        ("claude-3-5-sonnet-20241022", True),
+        ("claude-3-7-sonnet-latest", True),
+        ("claude-sonnet-4-20250514", True),
+        ("claude-opus-4-1", True),
+        ("claude-haiku-4-5-20251001", True),
+        ("claude-opus-4-6", False),
+        ("claude-opus-4-10-20270101", False),
+        ("claude-sonnet-5", False),
+        ("claude-fable-5", False),
     ],
 )
-def test_a_server_that_knows_no_effort_is_asked_without(dialect: Dialect, message: str, field: str) -> None:
-    assert dialect.refused_field(message) == field
+def test_a_claude_is_told_a_budget_up_to_version_4_5_and_an_effort_later(model: str, *, takes_a_budget: bool) -> None:
+    body: Any = AnthropicDialect().body(replace(PLAIN, model=model, reasoning_effort="medium"))
+
+    budget = {"thinking": {"type": "enabled", "budget_tokens": 8192}}
+    effort = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}}
+    told = {name: body[name] for name in ("thinking", "output_config") if name in body}
+    assert told == (budget if takes_a_budget else effort)
+    assert body["max_tokens"] == 100 + 8192
+
+
+def test_a_claude_that_thinks_by_itself_is_told_not_to_and_keeps_the_form_of_its_answer() -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    request = replace(PLAIN, model="claude-sonnet-5", response_format=schema)
+
+    quiet: Any = AnthropicDialect().body(replace(request, reasoning_effort="none"))
+    loud: Any = AnthropicDialect().body(replace(request, reasoning_effort="minimal"))
+
+    assert (quiet["thinking"], quiet["max_tokens"]) == ({"type": "disabled"}, 100)
+    assert loud["output_config"] == {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "low"}
+
+
+@pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-3.8-flash", "gemini-10-pro", "gemini-flash-latest"])
+def test_gemini_is_told_a_level_from_its_third_generation_on(model: str) -> None:
+    for effort, level in (("none", "low"), ("minimal", "low"), ("medium", "medium"), ("high", "high")):
+        body: Any = GeminiDialect().body(replace(PLAIN, model=model, reasoning_effort=effort))  # type: ignore[arg-type]
+        assert body["generationConfig"]["thinkingConfig"] == {"thinkingLevel": level}
+
+
+def test_gemini_is_told_a_budget_before_that_and_zero_for_none() -> None:
+    for effort, budget in (("none", 0), ("medium", 8192)):
+        body: Any = GeminiDialect().body(replace(PLAIN, model="gemini-2.5-pro", reasoning_effort=effort))  # type: ignore[arg-type]
+        assert body["generationConfig"]["thinkingConfig"] == {"thinkingBudget": budget}
 
 
 @respx.mock

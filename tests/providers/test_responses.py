@@ -18,7 +18,6 @@ from app.providers.base import (
     TextPiece,
     UsageReport,
 )
-from app.providers.dialects.responses import ResponsesDialect
 from app.providers.dialects.responses.body import responses_body
 from app.providers.dialects.responses.decoder import ResponsesDecoder
 from app.providers.reasoning import ReasoningKeeper
@@ -252,10 +251,3 @@ def test_options_and_tools_are_sent_in_the_dialects_words() -> None:
     assert body["text"] == {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
     assert (body["tool_choice"], body["temperature"], body["max_output_tokens"]) == ("required", 0.5, 7)
     assert (body["reasoning"], body["store"]) == ({"effort": "low"}, False)
-
-
-def test_a_model_that_does_not_reason_is_asked_again_without_include() -> None:
-    assert (
-        ResponsesDialect().refused_field("Encrypted content: 'reasoning.encrypted_content' is not supported")
-        == "include"
-    )

@@ -5,12 +5,21 @@ from typing import Final
 from app.providers.base import ModelRequest
 from app.providers.dialects.anthropic.body import AnthropicOptions, anthropic_body
 from app.providers.dialects.anthropic.decoder import AnthropicDecoder
+from app.providers.refusals import SAMPLING, Refusal, not_taken, refusal
 
 _VERSION: Final = "2023-06-01"
 
 
 class AnthropicDialect:
     """See `app.providers.dialect.Dialect`."""
+
+    format_fields: tuple[str, ...] = ("output_config.format",)
+    refusals: tuple[Refusal, ...] = (
+        not_taken("thinking", "thinking"),
+        not_taken("effort", "output_config.effort"),
+        refusal("output_config|output_format|structured output", *format_fields),
+        *SAMPLING,
+    )
 
     def __init__(self, options: AnthropicOptions | None = None) -> None:
         self._options = options or AnthropicOptions()
@@ -32,7 +41,3 @@ class AnthropicDialect:
     def decoder(self, provider: str, secrets: tuple[str, ...]) -> AnthropicDecoder:
         """See `Dialect.decoder`."""
         return AnthropicDecoder(provider, secrets)
-
-    def refused_field(self, message: str) -> str | None:
-        """See `Dialect.refused_field`."""
-        return "output_config" if "output_config" in message else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.domain.messages import Content, Message, text_of
+from app.domain.turn import Effort
 from app.providers.base import ModelRequest
 from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
 from app.providers.reasoning import blocks_of
@@ -24,6 +25,9 @@ REDACTED: Final = "redacted:"
 
 _THOUGHTS: Final[dict[str, int]] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16_384}
 """Tokens to think with, by effort."""
+
+_TAKES_A_BUDGET: Final = re.compile(r"claude-(?:[a-z]+-)?(?:[1-3]\b|4(?![-.](?:[6-9]|\d\d)(?!\d)))")
+"""Models up to 4.5 are told how many tokens to think with; later ones decide by themselves, and are told an effort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,27 @@ def anthropic_body(request: ModelRequest, options: AnthropicOptions) -> dict[str
     if system := _system(request.messages):
         body["system"] = system
     body.update(_settings(request))
-    if budget := _THOUGHTS.get(request.reasoning_effort or "none"):
-        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-        body["max_tokens"] += budget  # the dialect counts thoughts as part of the answer
+    if request.reasoning_effort is not None:
+        _think(body, request.model, request.reasoning_effort)
     body.update((name, value) for name, value in request.extra_body.items() if name not in _OURS)
     _suit_thinking(body)
     if options.cache:
         _mark_for_cache(body)
     return body
+
+
+def _think(body: dict[str, Any], model: str, effort: Effort) -> None:
+    """Say how much to think; the dialect counts thoughts as part of the answer, so it gets room for them."""
+    budget = _THOUGHTS.get(effort, 0)
+    body["max_tokens"] += budget
+    if _TAKES_A_BUDGET.search(model):
+        if budget:
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    elif budget:
+        body["thinking"] = {"type": "adaptive"}
+        body["output_config"] = {**body.get("output_config", {}), "effort": "low" if effort == "minimal" else effort}
+    else:
+        body["thinking"] = {"type": "disabled"}  # some of them think unless they are told not to
 
 
 def _settings(request: ModelRequest) -> dict[str, Any]:

@@ -4,10 +4,19 @@ from app.providers.base import ModelRequest
 from app.providers.compat import ChatCompat
 from app.providers.dialects.chat.body import chat_body
 from app.providers.dialects.chat.decoder import ChatDecoder
+from app.providers.refusals import SAMPLING, Refusal, not_taken, refusal
 
 
 class ChatDialect:
     """See `app.providers.dialect.Dialect`."""
+
+    format_fields: tuple[str, ...] = ("response_format",)
+    refusals: tuple[Refusal, ...] = (
+        not_taken("reasoning_effort", "reasoning_effort"),
+        refusal("response_format|json_schema", "response_format"),
+        refusal("stream_options|include_usage", "stream_options"),
+        *SAMPLING,
+    )
 
     def __init__(self, compat: ChatCompat) -> None:
         self._compat = compat
@@ -28,11 +37,3 @@ class ChatDialect:
     def decoder(self, provider: str, secrets: tuple[str, ...]) -> ChatDecoder:
         """See `Dialect.decoder`."""
         return ChatDecoder(provider, self._compat, secrets)
-
-    def refused_field(self, message: str) -> str | None:
-        """See `Dialect.refused_field`: some servers know neither usage in the stream nor an effort."""
-        if "reasoning_effort" in message:
-            return "reasoning_effort"
-        if "response_format" in message or "json_schema" in message:
-            return "response_format"
-        return "stream_options" if "stream_options" in message or "include_usage" in message else None

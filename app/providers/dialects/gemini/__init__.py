@@ -5,10 +5,17 @@ from urllib.parse import quote
 from app.providers.base import ModelRequest
 from app.providers.dialects.gemini.body import gemini_body
 from app.providers.dialects.gemini.decoder import GeminiDecoder
+from app.providers.refusals import Refusal, refusal
 
 
 class GeminiDialect:
     """See `app.providers.dialect.Dialect`."""
+
+    format_fields: tuple[str, ...] = ("generationConfig.responseMimeType", "generationConfig.responseJsonSchema")
+    refusals: tuple[Refusal, ...] = (
+        refusal(r"thinking[_ ]?(?:level|budget|config)", "generationConfig.thinkingConfig"),
+        refusal(r"response[_ ]?(?:mime[_ ]?type|(?:json[_ ]?)?schema)", *format_fields),
+    )
 
     def path(self, request: ModelRequest) -> str:
         """See `Dialect.path`; without `alt=sse` the answer would be one JSON array."""
@@ -25,8 +32,3 @@ class GeminiDialect:
     def decoder(self, provider: str, secrets: tuple[str, ...]) -> GeminiDecoder:
         """See `Dialect.decoder`."""
         return GeminiDecoder(provider, secrets)
-
-    def refused_field(self, message: str) -> str | None:
-        """See `Dialect.refused_field`."""
-        del message
-        return None

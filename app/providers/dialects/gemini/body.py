@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app.domain.messages import Content, Message, ToolCall, text_of
+from app.domain.turn import Effort
 from app.providers.base import ModelRequest
 from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
 from app.providers.wire import loads
@@ -15,7 +16,9 @@ from app.providers.wire import loads
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _IMAGE_TYPES: Final = {"jpg": "image/jpeg", "jpeg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 _OURS: Final = frozenset({"contents"})
-_SIGNED: Final = re.compile(r"gemini-(?:[3-9]|[1-9]\d)")
+_THIRD: Final = re.compile(r"gemini-(?:[3-9]|[1-9]\d|[a-z-]+-latest)")
+"""Models from the third generation on: they check signatures, take media in results, and think by levels."""
+
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """What stands in for the signature of a call that another model made; the provider names this word for that case."""
 
@@ -65,7 +68,7 @@ def _config(request: ModelRequest) -> dict[str, Any]:
         "maxOutputTokens": request.max_tokens,
     }
     if request.reasoning_effort is not None:
-        config["thinkingConfig"] = {"thinkingBudget": _THOUGHTS[request.reasoning_effort]}
+        config["thinkingConfig"] = _thinking(request.model, request.reasoning_effort)
     wanted = request.response_format or {}
     if wanted.get("type") in {"json_object", "json_schema"}:
         config["responseMimeType"] = "application/json"
@@ -74,8 +77,15 @@ def _config(request: ModelRequest) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None}
 
 
+def _thinking(model: str, effort: Effort) -> dict[str, Any]:
+    """Say how much to think. From the third generation on, `low` is the least that every model takes."""
+    if _THIRD.match(model) is None:
+        return {"thinkingBudget": _THOUGHTS[effort]}
+    return {"thinkingLevel": "low" if effort in {"none", "minimal"} else effort}
+
+
 def _contents(request: ModelRequest) -> list[dict[str, Any]]:
-    signed = _SIGNED.match(request.model) is not None
+    signed = _THIRD.match(request.model) is not None
     calls = {call.id: call for message in request.messages for call in message.tool_calls}
     contents: list[dict[str, Any]] = []
     for message in request.messages:

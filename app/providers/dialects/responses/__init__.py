@@ -3,10 +3,19 @@
 from app.providers.base import ModelRequest
 from app.providers.dialects.responses.body import responses_body
 from app.providers.dialects.responses.decoder import ResponsesDecoder
+from app.providers.refusals import SAMPLING, Refusal, not_taken, refusal
 
 
 class ResponsesDialect:
     """See `app.providers.dialect.Dialect`."""
+
+    format_fields: tuple[str, ...] = ("text",)
+    refusals: tuple[Refusal, ...] = (
+        refusal(r"encrypted[_ ]content|'include'", "include"),
+        not_taken(r"reasoning(?:\.effort)?", "reasoning"),
+        refusal(r"text\.format|json_schema", "text"),
+        *SAMPLING,
+    )
 
     def path(self, request: ModelRequest) -> str:
         """See `Dialect.path`."""
@@ -24,9 +33,3 @@ class ResponsesDialect:
     def decoder(self, provider: str, secrets: tuple[str, ...]) -> ResponsesDecoder:
         """See `Dialect.decoder`."""
         return ResponsesDecoder(provider, secrets)
-
-    def refused_field(self, message: str) -> str | None:
-        """See `Dialect.refused_field`: models that do not reason refuse an effort, and to include their reasoning."""
-        if "reasoning.effort" in message or "'reasoning'" in message:
-            return "reasoning"
-        return "include" if "encrypted_content" in message or "'include'" in message else None

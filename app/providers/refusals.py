@@ -1,0 +1,63 @@
+"""Optional fields that a server or a model may refuse: the request goes out once more without them.
+
+Which field a refusal is about is read from its words, since no two servers have a code for it. A value that is out of
+bounds is the caller's own fault and stays an error: what is looked for is that a field is not known or not supported.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_NOT_TAKEN: Final = (
+    r"(?:unsupported|unrecognized|unknown|unexpected|deprecated|extra inputs|removed|only the default"
+    r"|(?:not|n't|no longer|cannot) (?:be )?(?:support|allow|permit|available|accept|used))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Words of a refusal, and the fields that it is about, each as a path of names with dots."""
+
+    words: re.Pattern[str]
+    fields: tuple[str, ...]
+
+
+def refusal(words: str, *fields: str) -> Refusal:
+    """Make a refusal that any of the words tells, in whatever case."""
+    return Refusal(re.compile(words, re.IGNORECASE | re.DOTALL), fields)
+
+
+def not_taken(name: str, *fields: str) -> Refusal:
+    """Make the refusal of a name that the server does not take."""
+    return refusal(rf"\b{name}\b.*{_NOT_TAKEN}|{_NOT_TAKEN}.*\b{name}\b", *fields)
+
+
+SAMPLING: Final = (
+    refusal(r"\btemperature\b.*\btop_p\b.*(?:both|only one)", "top_p"),
+    not_taken("temperature", "temperature"),
+    not_taken("top_p", "top_p"),
+)
+"""Models that reason take no temperature, and some take it or `top_p`, not both."""
+
+
+def refused_fields(refusals: tuple[Refusal, ...], message: str) -> tuple[str, ...]:
+    """Give the fields of the first refusal that the message is; none when it is about something else."""
+    return next((one.fields for one in refusals if one.words.search(message)), ())
+
+
+def has_field(body: Mapping[str, Any], path: str) -> bool:
+    """Tell whether the body has the field."""
+    name, _, rest = path.partition(".")
+    if name not in body:
+        return False
+    return not rest or (isinstance(body[name], Mapping) and has_field(body[name], rest))
+
+
+def without(body: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Give the body without the field; an object that is empty then goes with it."""
+    name, _, rest = path.partition(".")
+    if not has_field(body, path):
+        return dict(body)
+    inner = without(body[name], rest) if rest else None
+    return {key: inner if key == name else value for key, value in body.items() if key != name or inner}

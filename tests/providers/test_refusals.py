@@ -1,0 +1,167 @@
+"""Optional fields that a server refuses: found by its words, left out once and for all, and nothing else is."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+import respx
+
+from app.domain.errors import ProviderError
+from app.domain.messages import Message
+from app.providers.base import ModelRequest
+from app.providers.compat import ChatCompat
+from app.providers.dialect import Dialect
+from app.providers.dialects.anthropic import AnthropicDialect
+from app.providers.dialects.chat import ChatDialect
+from app.providers.dialects.gemini import GeminiDialect
+from app.providers.dialects.responses import ResponsesDialect
+from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.provider import HttpProvider
+from app.providers.refusals import refused_fields, without
+from tests.providers import anthropic_wire, gemini_wire
+from tests.providers.reading import chunk, collect, stream, text_of
+
+CHAT, RESPONSES, ANTHROPIC, GEMINI = ChatDialect(ChatCompat()), ResponsesDialect(), AnthropicDialect(), GeminiDialect()
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+PLAIN = ModelRequest("m", (Message("user", "hi"),), temperature=0.1, max_tokens=100)
+URL = "https://models.example.org"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "message", "fields"),
+    [
+        (CHAT, "Unrecognized request argument supplied: stream_options", ("stream_options",)),
+        (CHAT, "extra fields: include_usage", ("stream_options",)),
+        (CHAT, "Unrecognized request argument supplied: reasoning_effort", ("reasoning_effort",)),
+        (CHAT, "Unsupported value: 'temperature' does not support 0.3 with this model.", ("temperature",)),
+        (CHAT, "Unsupported parameter: 'temperature' is not supported with this model.", ("temperature",)),
+        (CHAT, "temperature must be between 0 and 2", ()),
+        (CHAT, "no such model", ()),
+        (CHAT, "model m is not supported", ()),
+        (RESPONSES, "Encrypted content: 'reasoning.encrypted_content' is not supported", ("include",)),
+        (RESPONSES, "Unsupported parameter: 'reasoning.effort' is not supported", ("reasoning",)),
+        (RESPONSES, "Unsupported value: 'minimal' is not supported (reasoning.effort)", ("reasoning",)),
+        (RESPONSES, "Unsupported parameter: 'top_p' is not supported with this model.", ("top_p",)),
+        (ANTHROPIC, "`temperature` is deprecated for this model.", ("temperature",)),
+        (ANTHROPIC, "`temperature` and `top_p` cannot both be specified for this model.", ("top_p",)),
+        (ANTHROPIC, "This model does not support the effort parameter.", ("output_config.effort",)),
+        (ANTHROPIC, "output_config.effort: Extra inputs are not permitted", ("output_config.effort",)),
+        (
+            ANTHROPIC,
+            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" instead.',
+            ("thinking",),
+        ),
+        (ANTHROPIC, "Thinking may not be enabled when tool_choice forces tool use.", ()),
+        (ANTHROPIC, "output_config.format: no such field", ("output_config.format",)),
+        (GEMINI, "Thinking level MEDIUM is not supported for this model.", ("generationConfig.thinkingConfig",)),
+        (GEMINI, "thinking_config is not supported.", ("generationConfig.thinkingConfig",)),
+        (
+            GEMINI,
+            "Function calling with a response mime type: 'application/json' is unsupported",
+            ("generationConfig.responseMimeType", "generationConfig.responseJsonSchema"),
+        ),
+    ],
+)
+def test_the_fields_that_a_refusal_is_about_are_found(dialect: Dialect, message: str, fields: tuple[str, ...]) -> None:
+    assert refused_fields(dialect.refusals, message) == fields
+
+
+def test_a_field_is_taken_out_at_any_depth_and_nothing_that_was_given_changes() -> None:
+    body = {"a": {"b": 1, "c": 2}, "d": {"e": 1}}
+
+    assert without(without(body, "a.b"), "d.e") == {"a": {"c": 2}}
+    assert without(body, "a.x") == without(body, "x") == body == {"a": {"b": 1, "c": 2}, "d": {"e": 1}}
+
+
+class Server:
+    """A server that refuses once, and the bodies that it was sent."""
+
+    def __init__(self, router: respx.MockRouter, dialect: Dialect, refusal: Any, answer: bytes) -> None:
+        events = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=answer)
+        self._route = router.post(url__startswith=URL).mock(
+            side_effect=[httpx.Response(400, json=refusal), *[events] * 3]
+        )
+        self._http = ModelHttp(HttpPolicy(transport="httpx"))
+        self._provider = HttpProvider("house", URL, "k", self._http, dialect=dialect)
+
+    async def ask(self, request: ModelRequest) -> str:
+        return text_of(await collect(self._provider.stream(request)))
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [json.loads(call.request.content) for call in self._route.calls]
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+
+CHAT_ANSWER = stream(chunk({"content": "a"}, "stop"))
+
+
+async def test_a_model_is_never_asked_again_with_what_it_refused_and_others_are(respx_mock: respx.MockRouter) -> None:
+    refusal = {"error": {"message": "Unsupported value", "param": "temperature", "code": "unsupported_value"}}
+    server = Server(respx_mock, CHAT, refusal, CHAT_ANSWER)
+
+    said = [await server.ask(replace(PLAIN, model=model)) for model in ("one", "one", "two")]
+    await server.aclose()
+
+    assert said == ["a", "a", "a"]
+    assert [(body["model"], "temperature" in body) for body in server.bodies] == [
+        ("one", True),
+        ("one", False),
+        ("one", False),
+        ("two", True),
+    ]
+
+
+async def test_claude_is_asked_again_without_its_effort_and_keeps_the_form(respx_mock: respx.MockRouter) -> None:
+    refusal = {"type": "error", "error": {"type": "invalid_request_error", "message": "effort is not supported here"}}
+    answer = anthropic_wire.wire(
+        anthropic_wire.start(), anthropic_wire.delta(0, "text_delta", text="a"), anthropic_wire.ending("end_turn")
+    )
+    server = Server(respx_mock, ANTHROPIC, refusal, answer)
+
+    assert await server.ask(replace(PLAIN, reasoning_effort="low", response_format=SCHEMA)) == "a"
+    await server.aclose()
+
+    assert [sorted(body["output_config"]) for body in server.bodies] == [["effort", "format"], ["format"]]
+
+
+async def test_gemini_is_asked_again_without_a_level_that_it_does_not_know(respx_mock: respx.MockRouter) -> None:
+    refusal = {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "Thinking level LOW is not supported"}}
+    answer = stream(gemini_wire.part({"text": "a"}), gemini_wire.part(finish="STOP"), done=False)
+    server = Server(respx_mock, GEMINI, refusal, answer)
+
+    assert await server.ask(replace(PLAIN, model="gemini-3-x", reasoning_effort="low")) == "a"
+    await server.aclose()
+
+    assert ["thinkingConfig" in body["generationConfig"] for body in server.bodies] == [True, False]
+    assert server.bodies[1]["generationConfig"]["maxOutputTokens"] == 100
+
+
+@pytest.mark.parametrize("optional", [True, False])
+async def test_the_form_of_an_answer_is_left_out_only_where_the_request_can_do_without(
+    respx_mock: respx.MockRouter, *, optional: bool
+) -> None:
+    server = Server(respx_mock, CHAT, {"error": {"message": "response_format is not supported"}}, CHAT_ANSWER)
+    request = replace(PLAIN, response_format=SCHEMA, format_is_optional=optional)
+
+    if optional:
+        assert [await server.ask(request), await server.ask(request)] == ["a", "a"]
+        assert ["response_format" in body for body in server.bodies] == [True, False, True]
+    else:
+        with pytest.raises(ProviderError, match="response_format is not supported"):
+            await server.ask(request)
+    await server.aclose()
+
+
+async def test_a_value_out_of_bounds_is_told_and_not_asked_again(respx_mock: respx.MockRouter) -> None:
+    server = Server(respx_mock, CHAT, {"error": {"message": "temperature must be at most 2"}}, CHAT_ANSWER)
+
+    with pytest.raises(ProviderError, match="temperature must be at most 2"):
+        await server.ask(PLAIN)
+    await server.aclose()
+
+    assert len(server.bodies) == 1
