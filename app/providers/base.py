@@ -58,6 +58,26 @@ class ReasoningPiece:
 
 
 @dataclass(frozen=True, slots=True)
+class CallStarted:
+    """The model began to ask for a tool. `place` counts the answer's calls from 0; an id may come later, or never.
+
+    What is begun may never be ready: only `CallsReady` says what to run.
+    """
+
+    place: int
+    name: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A piece of a begun call's arguments, as text; never empty. The pieces together need not be JSON."""
+
+    place: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallsReady:
     """Calls whose arguments are complete, in the order in which the model asked; each has an id and a name."""
 
@@ -80,7 +100,7 @@ class Finish:
     response_model: str | None = None
 
 
-ProviderEvent = TextPiece | ReasoningPiece | CallsReady | UsageReport | Finish
+ProviderEvent = TextPiece | ReasoningPiece | CallStarted | CallPiece | CallsReady | UsageReport | Finish
 
 
 class Provider(Protocol):
@@ -91,9 +111,10 @@ class Provider(Protocol):
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """Stream one request's events, ending with exactly one `Finish`.
 
-        Usage that belongs to a provider chunk comes after that chunk's other events; `CallsReady` comes before
-        `Finish`. Raises `ProviderError`, and nothing else, when the provider fails or refuses; its `usage` is what the
-        failed request was billed. Closing the generator closes the socket, so read it inside `contextlib.aclosing`.
+        Usage that belongs to a provider chunk comes after that chunk's other events; a call's `CallStarted` comes
+        before its pieces, these before `CallsReady`, and that before `Finish`. Raises `ProviderError`, and nothing
+        else, when the provider fails or refuses; its `usage` is what the failed request was billed. Closing the
+        generator closes the socket, so read it inside `contextlib.aclosing`.
         """
         ...
 

@@ -10,7 +10,9 @@ from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolSpec
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     ModelRequest,
     ProviderEvent,
@@ -55,6 +57,10 @@ EXPECTED: list[ProviderEvent] = [
     UsageReport(Usage(9, 1)),
     TextPiece("Let me loo"),
     TextPiece("k \u2028🌍"),
+    CallStarted(0, "get_weather", "toolu_1"),
+    CallPiece(0, '{"city": "Kö'),
+    CallPiece(0, 'ln"}'),
+    CallStarted(1, "get_time", "toolu_2"),
     CallsReady((ToolCall("toolu_1", "get_weather", {"city": "Köln"}), ToolCall("toolu_2", "get_time"))),
     UsageReport(Usage(9, 30)),
     Finish("tool_calls", "tool_use", "claude-x"),

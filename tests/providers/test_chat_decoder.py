@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
-from app.providers.base import CallsReady, Finish, ReasoningPiece, TextPiece, UsageReport
+from app.providers.base import CallPiece, CallsReady, CallStarted, Finish, ReasoningPiece, TextPiece, UsageReport
 from app.providers.compat import PRESETS, ChatCompat
 from tests.providers.chatting import calls_of, decode, usage
 from tests.providers.reading import chunk, stream, text_of, tool_delta
@@ -40,9 +40,14 @@ def test_text_usage_and_finish_come_in_the_order_of_the_wire() -> None:
     )
 
 
-def test_calls_are_given_whole_with_the_finish_reason() -> None:
+def test_calls_are_told_as_they_come_and_given_whole_with_the_finish_reason() -> None:
     assert decode(TOOLS) == (
         [
+            CallStarted(0, "get_weather", "a"),
+            CallPiece(0, '{"city": "Köl'),
+            CallPiece(0, 'n"}'),
+            CallStarted(1, "get_time", "b"),
+            CallPiece(1, "{}"),
             CallsReady((ToolCall("a", "get_weather", {"city": "Köln"}), ToolCall("b", "get_time"))),
             Finish("tool_calls", "tool_calls", "m-1"),
         ],

@@ -10,7 +10,9 @@ from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolSpec
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     ModelRequest,
     ProviderEvent,
@@ -56,6 +58,10 @@ EXPECTED: list[ProviderEvent] = [
     ReasoningPiece("", "item:" + json.dumps(ITEM, separators=(",", ":"))),
     TextPiece("Let me loo"),
     TextPiece("k \u2028🌍"),
+    CallStarted(0, "get_weather", "call_1"),
+    CallPiece(0, '{"city": "Kö'),
+    CallPiece(0, 'ln"}'),
+    CallStarted(1, "get_time", "call_2"),
     CallsReady((ToolCall("call_1", "get_weather", {"city": "Köln"}), ToolCall("call_2", "get_time"))),
     UsageReport(Usage(10, 6, 4, 2)),
     Finish("tool_calls", "completed", "gpt-x"),

@@ -12,7 +12,17 @@ from app.domain.messages import Message, ToolCall
 from app.domain.text import clean, clean_text
 from app.domain.usage import Hop, ModelCall, Usage
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving
-from app.providers.base import CallsReady, Finish, ModelRequest, ProviderEvent, ReasoningPiece, TextPiece, UsageReport
+from app.providers.base import (
+    CallPiece,
+    CallsReady,
+    CallStarted,
+    Finish,
+    ModelRequest,
+    ProviderEvent,
+    ReasoningPiece,
+    TextPiece,
+    UsageReport,
+)
 from app.providers.billing import billed
 from app.providers.gateway import Gateway, Route
 from app.providers.reasoning import ReasoningKeeper
@@ -95,8 +105,8 @@ class Step:
                 return [UsageUpdate(usage, hop=hop.number, provider=hop.provider, model=hop.model)]
             case Finish(reason):
                 self.finish_reason = reason
-            case ReasoningPiece():
-                pass
+            case ReasoningPiece() | CallStarted() | CallPiece():
+                pass  # a call is told when it is whole
         return []
 
     def _attempted(self, record: AttemptRecord) -> None:

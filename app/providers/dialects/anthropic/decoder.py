@@ -8,7 +8,9 @@ from app.domain.ids import fresh
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     FinishReason,
     ProviderEvent,
@@ -18,7 +20,7 @@ from app.providers.base import (
 )
 from app.providers.dialects.anthropic.body import REDACTED
 from app.providers.errors import failure, in_band
-from app.providers.wire import TextJoiner, count, loads, parse_arguments, part
+from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, loads, parse_arguments, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
@@ -32,6 +34,7 @@ _COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 @dataclass(slots=True)
 class _Call:
+    place: int
     id: str
     name: str
     given: Mapping[str, Any]
@@ -128,7 +131,7 @@ class AnthropicDecoder:
             case "tool_use":
                 index = document.get("index")
                 place = index if isinstance(index, int) and index not in self._calls else len(self._calls) + 10_000
-                self._calls[place] = _Call(str(block.get("id") or ""), str(block.get("name")), part(block, "input"))
+                self._begin(place, block, events)
             case _:
                 pass  # blocks of the provider's own tools are no one else's business
 
@@ -142,11 +145,23 @@ class AnthropicDecoder:
             case "signature_delta":
                 events.append(ReasoningPiece(self._reasoning.flush(), str(delta.get("signature") or "")))
             case "input_json_delta":
-                call = self._call_at(document.get("index"))
-                if call is not None:
-                    call.pieces.append(str(delta.get("partial_json") or ""))
+                self._go_on(document.get("index"), str(delta.get("partial_json") or ""), events)
             case _:
                 pass  # citations and what may come yet
+
+    def _begin(self, index: int, block: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        given = part(block, "input")
+        call = _Call(len(self._calls), str(block.get("id") or ""), str(block.get("name")), given)
+        self._calls[index] = call
+        events.append(CallStarted(call.place, call.name, call.id or None))
+        if given:
+            events.append(CallPiece(call.place, dumps_text(dict(given))))
+
+    def _go_on(self, index: Any, text: str, events: list[ProviderEvent]) -> None:
+        call = self._call_at(index)
+        if call is not None and text:
+            call.pieces.append(text)
+            events.append(CallPiece(call.place, join_surrogates(text)))
 
     def _block_stop(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         del events

@@ -1,20 +1,34 @@
 """Puts the pieces of tool calls together, however a server numbers and names them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.domain.messages import ToolCall
+from app.providers.base import CallPiece, CallStarted
 from app.providers.wire import dumps_text, join_surrogates, parse_arguments
 
 
 @dataclass(slots=True)
 class _Slot:
+    place: int
     id: str | None = None
     name: str | None = None
     pieces: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
+    begun: bool = False
+
+    def told(self, piece: str) -> Iterator[CallStarted | CallPiece]:
+        """Give the events of a piece; until the call has a name, its pieces wait."""
+        if not self.name:
+            return
+        if not self.begun:
+            self.begun = True
+            yield CallStarted(self.place, join_surrogates(self.name), self.id)
+            piece = "".join(self.pieces)
+        if piece:
+            yield CallPiece(self.place, join_surrogates(piece))
 
     def looks_complete(self) -> bool:
         text = "".join(self.pieces)
@@ -40,8 +54,8 @@ class CallAssembler:
         """Whether any piece of a call was seen."""
         return bool(self._slots)
 
-    def push(self, delta: Mapping[str, Any]) -> None:
-        """Take one entry of `tool_calls`."""
+    def push(self, delta: Mapping[str, Any]) -> list[CallStarted | CallPiece]:
+        """Take one entry of `tool_calls`; give what it begins and adds."""
         function = delta.get("function")
         told: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
         given_id = str(delta["id"]) if delta.get("id") else None
@@ -51,15 +65,18 @@ class CallAssembler:
         slot = self._slot(index if isinstance(index, int) else None, given_id, name, has_arguments=bool(arguments))
         slot.id = slot.id or given_id
         slot.name = slot.name or name
+        piece = ""
         if isinstance(arguments, str):
-            if arguments:
-                slot.pieces.append(arguments)
+            if piece := arguments:
+                slot.pieces.append(piece)
         elif arguments is not None:
+            piece = "" if slot.whole else dumps_text(arguments)
             slot.pieces[:] = [dumps_text(arguments)]
             slot.whole = True
         extra = delta.get("extra_content")
         if isinstance(extra, Mapping):
             slot.extra["extra_content"] = dict(extra)
+        return list(slot.told(piece))
 
     def take(self, *, cut: bool) -> tuple[ToolCall, ...]:
         """Give the calls that were not given yet, in the model's order.
@@ -81,7 +98,7 @@ class CallAssembler:
             if last is not None and _continues(last, given_id, name, has_arguments=has_arguments):
                 found = last
         if found is None:
-            found = _Slot()
+            found = _Slot(len(self._slots))
             self._slots.append(found)
         if index is not None:
             self._by_index[index] = found

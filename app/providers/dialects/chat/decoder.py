@@ -159,7 +159,7 @@ class ChatDecoder:
         calls = delta.get("tool_calls")
         for entry in calls if isinstance(calls, list) else ():
             if isinstance(entry, Mapping):
-                self._calls.push(entry)
+                events += self._calls.push(entry)
 
     def _parts(self, parts: Sequence[Any], events: list[ProviderEvent]) -> None:
         """Read content that comes as a list of parts; a thinking part holds a list of texts again."""

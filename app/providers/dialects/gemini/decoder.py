@@ -7,7 +7,9 @@ from app.domain.ids import fresh_call_id
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     FinishReason,
     ProviderEvent,
@@ -17,7 +19,7 @@ from app.providers.base import (
 )
 from app.providers.dialects.gemini.body import EXTRA
 from app.providers.errors import failure, in_band, shown
-from app.providers.wire import TextJoiner, count, loads, parse_arguments, part
+from app.providers.wire import TextJoiner, count, dumps_text, loads, parse_arguments, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
@@ -126,7 +128,7 @@ class GeminiDecoder:
         text = piece.get("text")
         signature = piece.get("thoughtSignature")
         if isinstance(piece.get("functionCall"), Mapping):
-            self._call(piece["functionCall"], signature)
+            self._call(piece["functionCall"], signature, events)
         elif piece.get("thought"):
             thought = self._reasoning.push(text) if isinstance(text, str) else ""
             if thought or signature:
@@ -135,7 +137,7 @@ class GeminiDecoder:
             self._output = True
             events.append(TextPiece(ready))
 
-    def _call(self, function: Mapping[str, Any], signature: Any) -> None:
+    def _call(self, function: Mapping[str, Any], signature: Any, events: list[ProviderEvent]) -> None:
         told = function.get("args")
         arguments = parse_arguments(told) if isinstance(told, str) else told
         invalid = None
@@ -147,10 +149,14 @@ class GeminiDecoder:
         extra = {name: value for name, value in own.items() if value}
         used = {call.id for call in self._calls}
         given = str(function.get("id") or "")
+        name = str(function.get("name") or "")
+        events.append(CallStarted(len(self._calls), name, given or None))
+        if told:
+            events.append(CallPiece(len(self._calls), told if isinstance(told, str) else dumps_text(told)))
         self._calls.append(
             ToolCall(
                 id=given if given and given not in used else self._new_id(),
-                name=str(function.get("name") or ""),
+                name=name,
                 arguments=dict(arguments or {}),
                 invalid=invalid,
                 extra={EXTRA: extra} if extra else None,

@@ -1,6 +1,6 @@
 """Reads the events of one OpenAI Responses response."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,7 +8,9 @@ from app.domain.ids import fresh_call_id
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     FinishReason,
     ProviderEvent,
@@ -18,17 +20,30 @@ from app.providers.base import (
 )
 from app.providers.dialects.responses.body import ITEM
 from app.providers.errors import failure, in_band
-from app.providers.wire import TextJoiner, count, dumps_text, loads, parse_arguments, part
+from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, loads, parse_arguments, part
 
 _INCOMPLETE: Final[dict[str, FinishReason]] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 @dataclass(slots=True)
 class _Call:
+    place: int
     id: str = ""
     name: str = ""
     arguments: str = ""
     ended: bool = False
+    begun: bool = False
+
+    def told(self, piece: str) -> Iterator[CallStarted | CallPiece]:
+        """Give the events of a piece; until the call has a name, its pieces wait."""
+        if not self.name:
+            return
+        if not self.begun:
+            self.begun = True
+            yield CallStarted(self.place, self.name, self.id or None)
+            piece = self.arguments
+        if piece:
+            yield CallPiece(self.place, join_surrogates(piece))
 
 
 class ResponsesDecoder:
@@ -110,17 +125,21 @@ class ResponsesDecoder:
             events.append(ReasoningPiece("\n\n"))
 
     def _arguments_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
-        del events
-        call = self._calls.setdefault(count(document.get("output_index")), _Call())
-        call.arguments += str(document.get("delta") or "")
+        call = self._call_at(count(document.get("output_index")))
+        piece = str(document.get("delta") or "")
+        call.arguments += piece
+        events += call.told(piece)
 
     def _item_added(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
-        del events
         item = part(document, "item")
         if item.get("type") == "function_call":
-            call = self._calls.setdefault(count(document.get("output_index")), _Call())
+            call = self._call_at(count(document.get("output_index")))
             call.id = str(item.get("call_id") or item.get("id") or "")
             call.name = str(item.get("name") or "")
+            events += call.told("")
+
+    def _call_at(self, index: int) -> _Call:
+        return self._calls.setdefault(index, _Call(len(self._calls)))
 
     def _item_done(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         self._item(count(document.get("output_index")), part(document, "item"), events)
@@ -129,10 +148,7 @@ class ResponsesDecoder:
         """Take a whole item; its text only when no delta told it."""
         match item.get("type"):
             case "function_call":
-                told = item.get("arguments")
-                arguments = told if isinstance(told, str) else dumps_text(told or {})
-                name, call_id = str(item.get("name") or ""), str(item.get("call_id") or item.get("id") or "")
-                self._calls[place] = _Call(call_id, name, arguments, ended=item.get("status") != "incomplete")
+                self._whole_call(self._call_at(place), item, events)
             case "reasoning":
                 if item.get("encrypted_content"):
                     kept = {name: value for name, value in item.items() if value is not None and name != "status"}
@@ -146,6 +162,14 @@ class ResponsesDecoder:
             case _:
                 return  # items of the provider's own tools are no one else's business
         self._told.add(place)
+
+    def _whole_call(self, call: _Call, item: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        """Take a call as it is when it is whole: that counts, whatever the deltas told."""
+        told, before = item.get("arguments"), call.arguments
+        call.arguments = told if isinstance(told, str) else dumps_text(told or {})
+        call.name, call.id = str(item.get("name") or ""), str(item.get("call_id") or item.get("id") or "")
+        call.ended = item.get("status") != "incomplete"
+        events += call.told("" if before else call.arguments)
 
     def _completed(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         response = part(document, "response")
