@@ -1,10 +1,14 @@
 """What tests of all folders share: databases, runtimes on them, server processes, and a model to talk to."""
 
 from collections.abc import AsyncIterator, Iterator
+from functools import cache, partial
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.databases import Databases, databases
 from tests.mock_model import ModelServer
@@ -17,6 +21,26 @@ def short_logs() -> None:
     """Show failures without the local variables of every frame, which would take seconds each."""
     plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.stdlib.add_log_level, plain])
+
+
+class Compiled(dict[Any, Any]):
+    """Statements that any engine of this process has compiled; without the dialect, which is always the same one."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key[1:], value)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_starts() -> Iterator[None]:
+    """Let the many runtimes of one process share what each would otherwise work out anew when it is made."""
+    with pytest.MonkeyPatch.context() as patch:
+        engine = partial(create_async_engine, execution_options={"compiled_cache": Compiled()})
+        patch.setattr("app.store.database.create_async_engine", engine)
+        patch.setattr("app.tools.functions.entry_points", cache(entry_points))
+        yield
 
 
 @pytest.fixture(scope="session", name="databases")

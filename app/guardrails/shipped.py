@@ -62,6 +62,8 @@ def installed(names: Iterable[str], points: Iterable[EntryPoint] | None = None) 
     """Load the guards of installed packages that are named; none that is not. ConfigurationError when one can't be."""
     wanted = set(names)
     found: dict[str, Any] = {}
+    if not wanted:
+        return found
     for point in entry_points(group=GROUP) if points is None else points:
         if point.name not in wanted:
             continue
