@@ -18,6 +18,8 @@ from app.domain.ids import row_key
 from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
 from app.guardrails.registry import Guards
 from app.guardrails.shipped import build_guards
+from app.memory.embedding import embedder_of
+from app.memory.library import Library
 from app.providers.doctor import Finding, examine, examine_embedding
 from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry, build_registry
@@ -145,6 +147,9 @@ def build(
         means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
         personas={persona.id: persona.guardrails for persona in personas.values()},
     )
+    library = Library(
+        database, clock, embedder_of(gateway.registry, models.roles.embedding), longest=settings.max_document_characters
+    )
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
         database=database,
@@ -162,6 +167,7 @@ def build(
         counters=TokenCounters({model: FileTokenizer(path) for model, path in models.tokenizers.items()}),
         plain_text=PlainText(),
         guards=guards,
+        library=library,
         policy=_turn_policy(settings, models),
     )
     return _runtime(settings, services, overrides)

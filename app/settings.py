@@ -195,6 +195,9 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     )
     turn_timeout_seconds: Seconds = Field(default=600, description="Longest time for one operation.")
     tool_timeout_seconds: Seconds = Field(default=30, description="Longest time for one call of a runtime tool.")
+    max_document_characters: int = Field(
+        default=1_000_000, ge=1000, description="Longest text of one document that is taken in."
+    )
     tools_file: Path | None = Field(
         default=None, description="YAML file of tools that are HTTP calls, and of the hosts that they may reach."
     )

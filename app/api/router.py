@@ -12,6 +12,7 @@ from app.api.openapi import document
 from app.api.policy import Door, DoorPolicy
 from app.api.routes import (
     conversations,
+    documents,
     health,
     page,
     pending_requests,
@@ -34,7 +35,8 @@ EXPOSED_HEADERS: Final = (
 def install(app: FastAPI, policy: DoorPolicy) -> None:
     """Make an application the door. The middleware that is added last is passed first."""
     app.state.door = Door(policy)
-    for module in (turns, tool_results, pending_requests, streams, conversations, sessions, personas, health, page):
+    chatting = (turns, tool_results, pending_requests, streams, conversations, documents, sessions, personas)
+    for module in (*chatting, health, page):
         app.include_router(module.router)
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -6,6 +6,7 @@ The door knows nothing else of what lies behind it, and its tests can put anythi
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
+from app.api.desks import DocumentDesk
 from app.domain.messages import Message
 from app.domain.overrides import OverridesChange
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
@@ -27,6 +28,11 @@ from app.domain.views import (
 
 class Runtime(Protocol):
     """Every method raises AppError for what it refuses; an iterator of frames raises when it can't be finished."""
+
+    @property
+    def documents(self) -> DocumentDesk:
+        """Where documents are taken in and found."""
+        ...
 
     async def readiness(self) -> dict[str, bool]:
         """Give the checks that must all hold before turns are sent here."""

@@ -17,6 +17,15 @@ from app.domain.errors import ConfigurationError, DatabaseError
 from app.store.database import POOLED, driver_url
 
 LOCK: Final = 7_316_250_441
+VECTORS: Final = """
+DO $$ BEGIN
+    CREATE EXTENSION IF NOT EXISTS vector;
+EXCEPTION WHEN OTHERS THEN
+    RAISE NOTICE 'pgvector is not to be had: documents and memories are found by their words alone';
+END $$
+"""
+"""The extension is made where the server has it and this user may; nothing needs it but the search by meaning."""
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -34,6 +43,7 @@ def _upgrade(connection: Connection, url: str, revision: str) -> None:
     connection.commit()
     try:
         command.upgrade(configuration(url, connection), revision)
+        connection.execute(text(VECTORS))
         connection.commit()
     finally:
         connection.rollback()

@@ -9,12 +9,14 @@ from typing import Final
 from sqlalchemy import (
     ARRAY,
     JSON,
+    REAL,
     BigInteger,
     Boolean,
     Column,
     DateTime,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -26,6 +28,7 @@ from sqlalchemy import (
     func,
     text,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 metadata: Final = MetaData(
     naming_convention={
@@ -278,6 +281,50 @@ reasoning_traces: Final = Table(
     Column("details", JSON(none_as_null=True)),
     _time("at", nullable=False),
     Index("ix_reasoning_traces_conversation", "conversation"),
+)
+
+documents: Final = Table(
+    "documents",
+    metadata,
+    Column("organization_id", Text, primary_key=True),
+    Column("document_id", Text, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("conversation", Uuid),
+    Column("conversation_id", Text),
+    Column("collection", Text, nullable=False),
+    Column("title", Text),
+    Column("source", Text),
+    Column("content_type", Text, nullable=False),
+    Column("language", Text),
+    Column("words", Text, nullable=False),
+    Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
+    Column("characters", Integer, nullable=False),
+    Column("chunk_count", Integer, nullable=False),
+    Column("embedding_model", Text),
+    _time("created_at", nullable=False),
+    Index("ix_documents_newest", "organization_id", "created_at", "document_id"),
+    Index("ix_documents_conversation", "conversation", postgresql_where=text("conversation IS NOT NULL")),
+)
+
+document_chunks: Final = Table(
+    "document_chunks",
+    metadata,
+    Column("organization_id", Text, primary_key=True),
+    Column("document_id", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("heading", Text),
+    Column("content", Text, nullable=False),
+    Column("words", TSVECTOR, nullable=False),
+    Column("embedding_model", Text),
+    Column("embedding", ARRAY(REAL)),
+    ForeignKeyConstraint(
+        ["organization_id", "document_id"],
+        ["documents.organization_id", "documents.document_id"],
+        name="fk_document_chunks_documents",
+        ondelete="CASCADE",
+    ),
+    Index("ix_document_chunks_words", "words", postgresql_using="gin"),
 )
 
 replicas: Final = Table(

@@ -5,6 +5,7 @@ Revision: a1f0e5c2d301
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "a1f0e5c2d301"
 down_revision = None
@@ -44,6 +45,35 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("running_operation IS NOT NULL"),
     )
+    op.create_table(
+        "documents",
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("document_id", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("conversation", sa.Uuid(), nullable=True),
+        sa.Column("conversation_id", sa.Text(), nullable=True),
+        sa.Column("collection", sa.Text(), nullable=False),
+        sa.Column("title", sa.Text(), nullable=True),
+        sa.Column("source", sa.Text(), nullable=True),
+        sa.Column("content_type", sa.Text(), nullable=False),
+        sa.Column("language", sa.Text(), nullable=True),
+        sa.Column("words", sa.Text(), nullable=False),
+        sa.Column("metadata", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("characters", sa.Integer(), nullable=False),
+        sa.Column("chunk_count", sa.Integer(), nullable=False),
+        sa.Column("embedding_model", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("organization_id", "document_id", name=op.f("pk_documents")),
+    )
+    op.create_index(
+        "ix_documents_conversation",
+        "documents",
+        ["conversation"],
+        unique=False,
+        postgresql_where=sa.text("conversation IS NOT NULL"),
+    )
+    op.create_index("ix_documents_newest", "documents", ["organization_id", "created_at", "document_id"], unique=False)
     op.create_table(
         "reasoning_traces",
         sa.Column("organization_id", sa.Text(), nullable=False),
@@ -88,6 +118,25 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.PrimaryKeyConstraint("organization_id", "user_id", "session_id", name=op.f("pk_session_state")),
     )
+    op.create_table(
+        "document_chunks",
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("document_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("heading", sa.Text(), nullable=True),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("words", postgresql.TSVECTOR(), nullable=False),
+        sa.Column("embedding_model", sa.Text(), nullable=True),
+        sa.Column("embedding", sa.ARRAY(sa.REAL()), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "document_id"],
+            ["documents.organization_id", "documents.document_id"],
+            name="fk_document_chunks_documents",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "document_id", "number", name=op.f("pk_document_chunks")),
+    )
+    op.create_index("ix_document_chunks_words", "document_chunks", ["words"], unique=False, postgresql_using="gin")
     op.create_table(
         "inbound_messages",
         sa.Column("conversation", sa.Uuid(), nullable=False),
@@ -355,10 +404,17 @@ def downgrade() -> None:
         "ix_inbound_messages_waiting", table_name="inbound_messages", postgresql_where=sa.text("status = 'waiting'")
     )
     op.drop_table("inbound_messages")
+    op.drop_index("ix_document_chunks_words", table_name="document_chunks", postgresql_using="gin")
+    op.drop_table("document_chunks")
     op.drop_table("session_state")
     op.drop_table("replicas")
     op.drop_index("ix_reasoning_traces_conversation", table_name="reasoning_traces")
     op.drop_table("reasoning_traces")
+    op.drop_index("ix_documents_newest", table_name="documents")
+    op.drop_index(
+        "ix_documents_conversation", table_name="documents", postgresql_where=sa.text("conversation IS NOT NULL")
+    )
+    op.drop_table("documents")
     op.drop_index(
         "ix_conversations_running",
         table_name="conversations",

@@ -11,7 +11,7 @@ from app.domain.jsontext import dumps, loads
 from app.domain.messages import Message
 from app.domain.turn import Caller, Pause
 from app.domain.views import ConversationView, MessageView, Page, StreamView
-from app.store import claims, conversations, messages, pauses, sessions, streams
+from app.store import claims, conversations, documents, messages, pauses, sessions, streams
 from app.store.conversations import ConversationRecord, unknown_conversation
 from app.store.database import Connection, Database
 from app.store.messages import MessageRecord, NewMessage
@@ -80,12 +80,12 @@ class Queries:
         """List the pauses that wait for the caller, the oldest first."""
         after = None
         if cursor is not None:
-            moment, pause_id = _read_cursor(cursor)
+            moment, pause_id = read_cursor(cursor)
             after = (datetime.fromisoformat(moment), pause_id)
         async with self._database.transaction() as connection:
             found = await pauses.waiting(connection, caller, after=after, limit=limit + 1)
         more = found[limit - 1] if len(found) > limit else None
-        following = _write_cursor(more.requested_at.isoformat(), more.pause_id) if more else None
+        following = write_cursor(more.requested_at.isoformat(), more.pause_id) if more else None
         return Page(tuple(pause.public() for pause in found[:limit]), following)
 
     async def create_conversation(
@@ -127,12 +127,12 @@ class Queries:
         """List the caller's conversations, the newest change first."""
         before = None
         if cursor is not None:
-            moment, key = _read_cursor(cursor)
+            moment, key = read_cursor(cursor)
             before = (datetime.fromisoformat(moment), UUID(key))
         async with self._database.transaction() as connection:
             found = await conversations.page(connection, caller, before=before, limit=limit + 1)
         more = found[limit - 1] if len(found) > limit else None
-        following = _write_cursor(more.updated_at.isoformat(), str(more.id)) if more else None
+        following = write_cursor(more.updated_at.isoformat(), str(more.id)) if more else None
         return Page(tuple(map(_conversation_view, found[:limit])), following)
 
     async def change_conversation(
@@ -152,6 +152,7 @@ class Queries:
             await claims.lock(connection, record.id)
             names = await streams.names(connection, record.id)
             await sessions.forget(connection, record.id)
+            await documents.forget(connection, record.id)
             await conversations.erase(connection, record.id)
         return names
 
@@ -211,11 +212,13 @@ def _message_view(record: MessageRecord) -> MessageView:
     )
 
 
-def _write_cursor(*parts: str) -> str:
+def write_cursor(*parts: str) -> str:
+    """Make the cursor of a page that is sorted by several parts."""
     return dumps(parts).hex()
 
 
-def _read_cursor(cursor: str) -> tuple[str, str]:
+def read_cursor(cursor: str) -> tuple[str, str]:
+    """Read a cursor of a time and an id; MalformedError when it is none."""
     try:
         first, second = loads(bytes.fromhex(cursor))
         datetime.fromisoformat(first)

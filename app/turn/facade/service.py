@@ -40,6 +40,7 @@ from app.store.streams import StreamRecord
 from app.streaming.manager import AsyncStreamClientBridge
 from app.streaming.tail import Tail
 from app.turn.facade.catalog import Catalog
+from app.turn.facade.documents import Documents
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.idempotency import Repeats, fingerprint
@@ -94,6 +95,7 @@ class AgentRuntime:
         self.session_overrides = catalog.session_overrides
         self.change_session_overrides = catalog.change_session_overrides
         self.reset_session_overrides = catalog.reset_session_overrides
+        self.documents = Documents(services.database, services.library, tenants.admit)
 
     async def start(self) -> None:
         """Make ready for calls."""

@@ -6,6 +6,7 @@ from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock
 from app.domain.policy import TurnPolicy
 from app.guardrails.registry import Guards
+from app.memory.library import Library
 from app.providers.gateway import Gateway
 from app.store.database import Database
 from app.streaming.log import LogWriter
@@ -39,4 +40,5 @@ class Services:
     counters: TokenCounters
     plain_text: PlainText
     guards: Guards
+    library: Library
     policy: TurnPolicy

@@ -1,0 +1,110 @@
+"""Documents that can be searched: what is put in, what is kept, and what a search finds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from app.domain.turn import Caller
+
+DocumentScope = Literal["organization", "user", "conversation"]
+ContentType = Literal["text/plain", "text/markdown", "text/html", "application/pdf"]
+DEFAULT_COLLECTION: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to take in. `content` is text, or the bytes of a PDF.
+
+    Who may find it depends on `scope`: all users of the organization, the caller alone, or the caller in one
+    conversation. `language` (such as `de`) makes words be found in all their forms.
+    """
+
+    content: str | bytes
+    content_type: ContentType = "text/plain"
+    document_id: str | None = None
+    scope: DocumentScope = "organization"
+    conversation_id: str | None = None
+    collection: str = DEFAULT_COLLECTION
+    title: str | None = None
+    source: str | None = None
+    language: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document, in the document's own words; `heading` names the part that it is from."""
+
+    content: str
+    heading: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentView:
+    """A document as it is kept."""
+
+    document_id: str
+    scope: DocumentScope
+    user_id: str
+    conversation_id: str | None
+    collection: str
+    title: str | None
+    source: str | None
+    content_type: str
+    language: str | None
+    metadata: Mapping[str, Any]
+    characters: int
+    chunk_count: int
+    embedding_model: str | None
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A search: for whom, where, and how much of it. `collections` None looks in all, an empty list in none.
+
+    `strategy` says by what is looked: words and meaning together, meaning alone (where something embeds), or words.
+    """
+
+    caller: Caller
+    query: str
+    conversation: UUID | None = None
+    collections: Sequence[str] | None = None
+    top_k: int = 5
+    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChunk:
+    """A chunk that a search has found. `chunk_id` cites it: the document's id, `#`, and the chunk's number from 1."""
+
+    document_id: str
+    number: int
+    collection: str
+    content: str
+    heading: str | None
+    title: str | None
+    source: str | None
+    metadata: Mapping[str, Any]
+    score: float = 0.0
+
+    @property
+    def chunk_id(self) -> str:
+        """The name that cites the chunk."""
+        return f"{self.document_id}#{self.number}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the form in which streams, answers and snapshots name a source."""
+        return {
+            "id": self.chunk_id,
+            "original_document_id": self.document_id,
+            "data_source_id": self.collection,
+            "content": self.content,
+            "heading": self.heading,
+            "title": self.title,
+            "source": self.source,
+            "metadata": dict(self.metadata),
+            "relevance_score": round(self.score, 6),
+        }

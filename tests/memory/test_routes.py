@@ -1,0 +1,106 @@
+"""Documents over HTTP: what is answered and what is refused."""
+
+import base64
+from typing import Any
+
+import httpx
+import pytest
+from dirty_equals import IsPartialDict, IsStr
+
+from tests.api.serving import application, client_of
+from tests.memory.test_chunking import pdf
+from tests.stage import Stage
+
+
+def client(stage: Stage) -> httpx.AsyncClient:
+    return client_of(application(stage.runtime))
+
+
+async def test_a_document_is_taken_in_read_searched_listed_and_erased(stage: Stage) -> None:
+    async with client(stage) as http:
+        body = {"document_id": "shop", "content": "We open at nine.", "title": "Shop", "metadata": {"a": 1}}
+        made = await http.post("/v1/documents", json=body)
+        read = await http.get("/v1/documents/shop")
+        passages = await http.get("/v1/documents/shop/passages")
+        found = await http.post("/v1/documents/search", json={"query": "When do you open?"})
+        listed = await http.get("/v1/documents", params={"collection": "default"})
+        erased = await http.delete("/v1/documents/shop")
+        gone = await http.get("/v1/documents/shop")
+
+    assert (made.status_code, made.headers["Location"]) == (201, "/v1/documents/shop")
+    assert made.json() == {
+        "document_id": "shop", "scope": "organization", "user_id": "local", "conversation_id": None,
+        "collection": "default", "title": "Shop", "source": None, "content_type": "text/plain", "language": None,
+        "metadata": {"a": 1}, "characters": 16, "chunk_count": 1, "embedding_model": None, "created_at": IsStr(),
+    }  # fmt: skip
+    assert read.json() == made.json()
+    assert passages.json() == {
+        "items": [IsPartialDict(id="shop#1", number=1, content="We open at nine.", title="Shop")],
+        "next_cursor": None,
+    }
+    assert found.json()["items"] == [IsPartialDict(id="shop#1", relevance_score=1.0)]
+    assert [entry["document_id"] for entry in listed.json()["items"]] == ["shop"]
+    assert (erased.status_code, gone.status_code, gone.json()["code"]) == (204, 404, "SYS_RESOURCE_NOT_FOUND")
+
+
+async def test_a_pdf_is_sent_as_base64(stage: Stage) -> None:
+    async with client(stage) as http:
+        content = base64.b64encode(pdf("Hello Ada")).decode()
+        made = await http.post("/v1/documents", json={"content_type": "application/pdf", "content_base64": content})
+        assert made.status_code == 201
+        passages = await http.get(f"/v1/documents/{made.json()['document_id']}/passages")
+    assert passages.json()["items"][0] == IsPartialDict(heading="Page 1", content="Hello Ada")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "a", "content_base64": "YQ=="}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content_base64": "not base64!"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "content_type": "application/pdf"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content_base64": "bm8=", "content_type": "application/pdf"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "content_type": "image/png"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "scope": "conversation"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "conversation_id": "c"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "scope": "conversation", "conversation_id": "c"}, 404, "SYS_RESOURCE_NOT_FOUND"),
+        ({"content": "<p></p>", "content_type": "text/html"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x" * 1_000_001}, 413, "SYS_PAYLOAD_TOO_LARGE"),
+        ({"content": "x", "organization_id": "o", "colection": "a"}, 422, "SYS_VALIDATION_ERROR"),
+    ],
+)
+async def test_what_can_not_be_taken_in_is_refused(stage: Stage, body: dict[str, Any], status: int, code: str) -> None:
+    async with client(stage) as http:
+        answer = await http.post("/v1/documents", json=body)
+        listed = await http.get("/v1/documents")
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert listed.json()["items"] == []
+
+
+async def test_lists_go_on_where_a_page_ends(stage: Stage) -> None:
+    async with client(stage) as http:
+        for number in range(5):
+            await http.post("/v1/documents", json={"document_id": f"d{number}", "content": "word. " * 200})
+        for path, count in (("/v1/documents", 5), ("/v1/documents/d0/passages", 3)):
+            seen: list[Any] = []
+            page: dict[str, Any] = {"next_cursor": None}
+            while not seen or page["next_cursor"]:
+                more = {"cursor": page["next_cursor"]} if page["next_cursor"] else {}
+                page = (await http.get(path, params={"limit": "2", **more})).json()
+                seen += page["items"]
+            assert len({str(entry) for entry in seen}) == len(seen) == count
+        for path in ("/v1/documents", "/v1/documents/d0/passages"):
+            bad = await http.get(path, params={"cursor": "nonsense"})
+            assert (bad.status_code, bad.json()["code"]) == (400, "SYS_PARSING_ERROR")
+
+
+async def test_another_user_sees_no_document_that_is_not_the_organizations(stage: Stage) -> None:
+    async with client(stage) as http:
+        await http.post(
+            "/v1/documents", json={"document_id": "mine", "content": "x", "scope": "user", "user_id": "ada"}
+        )
+        for user, status in (("ada", 200), ("bob", 404)):
+            for path in ("/v1/documents/mine", "/v1/documents/mine/passages"):
+                assert (await http.get(path, params={"user_id": user})).status_code == status
+        assert (await http.delete("/v1/documents/mine", params={"user_id": "bob"})).status_code == 404
+        assert (await http.delete("/v1/documents/mine", params={"user_id": "ada"})).status_code == 204
