@@ -190,6 +190,7 @@ def _bind(host: str, port: int, blocked_seconds: float) -> socket.socket:
     Where the system can, it resets a connection whose peer has taken nothing for `blocked_seconds`: closing alone would
     wait for the peer to read.
     """
+    listener: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -200,6 +201,8 @@ def _bind(host: str, port: int, blocked_seconds: float) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(blocked_seconds * 1000))
         listener.bind(address)
     except OSError as error:
+        if listener is not None:
+            listener.close()
         _give_up(
             f"Can't listen on {host} port {port}: {error.strerror}. Stop what listens there, or set another "
             f"{PREFIX}HOST or {PREFIX}PORT."

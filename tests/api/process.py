@@ -1,14 +1,20 @@
-"""The service as a process of its own, as an operator starts it."""
+"""The command line as an operator uses it: commands that come to an end, and the service as a process of its own."""
 
 import asyncio
+import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
+from typer.testing import CliRunner
+
+import app.__main__ as command_line
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 40.0
@@ -32,15 +38,31 @@ class Finished:
 
 
 async def command(*arguments: str, place: Path, **values: str) -> Finished:
-    """Run `python -m app …` in a folder of the test's own to its end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "app", *arguments,
-        cwd=place, env=environment(**values), stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(START_SECONDS):
-        output, errors = await process.communicate()
-    return Finished(process.returncode or 0, output.decode(), errors.decode())
+    """Run what `python -m app …` runs, in a folder of the test's own, to its end.
+
+    It runs in a thread of this process, since a process of its own would mostly import. What it raises, it raises here.
+    """
+    kept = environment(**values)
+    missing = dict.fromkeys(set(os.environ) - set(kept))
+
+    def run() -> Finished:
+        with chdir(place), logs_as_before():
+            done = CliRunner().invoke(command_line.cli, arguments, env={**kept, **missing}, catch_exceptions=False)
+        return Finished(done.exit_code, done.stdout, done.stderr)
+
+    return await asyncio.to_thread(run)
+
+
+@contextmanager
+def logs_as_before() -> Iterator[None]:
+    """Undo what a command does to the logs of its process."""
+    root, shape = logging.getLogger(), structlog.get_config()
+    handlers, level = [*root.handlers], root.level
+    try:
+        yield
+    finally:
+        root.handlers, root.level = handlers, level
+        structlog.configure(**shape)
 
 
 class Service:

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import app.__main__ as command_line
 from app.api.schemas.chunks import frame_schema
 from tests.api.process import Service, command, service
+from tests.api.serving import PATIENCE
 from tests.databases import Databases
 from tests.sse import check_whole, frames_of
 
@@ -21,11 +23,21 @@ WEATHER = {"input": "What is the weather in Berlin, and what time is it?", "tool
 
 
 def calling(running: Service) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=running.address, timeout=10)
+    return httpx.AsyncClient(base_url=running.address, timeout=PATIENCE)
 
 
-async def test_it_says_where_it_listens_and_what_to_try(database: str, tmp_path: Path) -> None:
-    async with service(tmp_path, DATABASE_URL=database) as running, calling(running) as client:
+@pytest.fixture(scope="module")
+async def running(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """A service on the model that ships, for all tests that leave it running."""
+    async with (
+        databases.fresh() as database,
+        service(tmp_path_factory.mktemp("serving"), DATABASE_URL=database) as started,
+    ):
+        yield started
+
+
+async def test_it_says_where_it_listens_and_what_to_try(running: Service) -> None:
+    async with calling(running) as client:
         ready = await client.get("/readyz")
     said = "".join(running.said)
 
@@ -34,9 +46,9 @@ async def test_it_says_where_it_listens_and_what_to_try(database: str, tmp_path:
     assert f"{running.address}/v1/conversations/first/turns" in said
 
 
-async def test_every_frame_of_a_turn_is_as_the_schema_says(database: str, tmp_path: Path) -> None:
+async def test_every_frame_of_a_turn_is_as_the_schema_says(running: Service) -> None:
     checker = Draft202012Validator(frame_schema())
-    async with service(tmp_path, DATABASE_URL=database) as running, calling(running) as client:
+    async with calling(running) as client:
         asked = await client.post("/v1/conversations/c/turns", json=WEATHER)
         pause = (await client.get("/v1/conversations/c/pending-request")).json()
         results = [{"tool_call_id": call["id"], "output": "sunny"} for call in pause["tool_calls"]]
@@ -56,23 +68,6 @@ async def test_every_frame_of_a_turn_is_as_the_schema_says(database: str, tmp_pa
     }
     for frame in (*turn, *continuation):
         assert [fault.message for fault in checker.iter_errors(frame.data)] == []
-
-
-async def test_on_sigterm_a_running_turn_is_read_to_its_end(database: str, tmp_path: Path) -> None:
-    read = b""
-    async with service(tmp_path, DATABASE_URL=database) as running:
-        async with calling(running) as client, client.stream("POST", "/v1/turns", json={"input": "Hello"}) as response:
-            async for piece in response.aiter_raw():
-                if not read:
-                    running.tell(signal.SIGTERM)
-                read += piece
-        code = await running.ends()
-
-    assert code == 0
-    frames = frames_of(read)
-    check_whole(frames)
-    assert frames[-1].data["status"] == "completed"
-    assert "Traceback" not in "".join(running.said)
 
 
 async def test_on_sigterm_a_reader_of_a_held_pause_is_cut_after_the_grace(database: str, tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ SETTINGS = {
     "FERMATA_DATABASE_POOL_SIZE": "64",
     "FERMATA_MAX_RERUNS": "32",
 }
+UNHURRIED = {"FERMATA_LEASE_SECONDS": "20", "FERMATA_LEASE_RENEW_SECONDS": "3"}
+"""For processes that nobody kills: a busy machine that does not let one run for a while is no death."""
+
 OPEN = """
 SELECT 1 FROM pg_stat_activity
 WHERE datname = current_database()
@@ -40,9 +43,9 @@ class Ground:
     database: str
     mock: ModelServer
 
-    async def attacked(self) -> Server:
+    async def attacked(self, **settings: str) -> Server:
         """Start a process that can be held at points."""
-        return await self.servers.start(self.points.url, self.mock.base_url, **SETTINGS)
+        return await self.servers.start(self.points.url, self.mock.base_url, **{**SETTINGS, **settings})
 
     async def fresh(self, **settings: str) -> Server:
         """Start a process that nobody attacks."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.databases import Databases
-from tests.live.battle import Ground, Two, open_ground
+from tests.live.battle import UNHURRIED, Ground, Two, open_ground
 from tests.mock_model import ModelServer
 from tests.servers import Server, Servers
 
@@ -40,6 +40,8 @@ async def model(shared_mock: ModelServer) -> AsyncIterator[ModelServer]:
     shared_mock.seen.scripts.clear()
     shared_mock.seen.requests.clear()
     shared_mock.seen.closed.clear()
+    shared_mock.seen.answered.clear()
+    shared_mock.seen.gates.clear()
     yield shared_mock
     assert [request["violations"] for request in shared_mock.seen.requests if request["violations"]] == []
 
@@ -84,7 +86,7 @@ async def two(databases: Databases, tmp_path_factory: pytest.TempPathFactory) ->
     servers = Servers(tmp_path_factory.mktemp("two"))
     async with databases.fresh() as database, ModelServer() as mock, open_ground(servers, database, mock) as ready:
         try:
-            a, b = await asyncio.gather(ready.attacked(), ready.attacked())
+            a, b = await asyncio.gather(*(ready.attacked(**UNHURRIED) for _ in range(2)))
             yield ready, a, b
         finally:
             await servers.end()

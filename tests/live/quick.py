@@ -9,8 +9,12 @@ from tests.databases import rows
 from tests.servers import CUT, Server
 from tests.sse import Frame
 
-LEASE: dict[str, str] = {"FERMATA_LEASE_SECONDS": "2.5", "FERMATA_LEASE_RENEW_SECONDS": "0.5"}
-TAKEOVER_SECONDS = 30.0
+LEASE: dict[str, str] = {"FERMATA_LEASE_SECONDS": "3", "FERMATA_LEASE_RENEW_SECONDS": "0.7"}
+"""Not shorter: a process that a busy machine does not let run for that long is taken for dead."""
+
+TAKEOVER_SECONDS = 40.0
+"""Bounds a wait for a takeover, which takes three to eight seconds under that lease."""
+
 TOOL: dict[str, Any] = {
     "name": "get_weather",
     "description": "Tell the weather of a city",
@@ -46,12 +50,15 @@ async def follow(server: Server, stream_id: str, got: list[Frame], seconds: floa
             await asyncio.sleep(0.02)
 
 
-async def durable(database: str, stream_id: str, frames: int) -> None:
-    """Wait until so many frames of the stream are stored."""
+async def durable(database: str, stream_id: str, frames: int, fence: int = 0) -> None:
+    """Wait until so many frames of the stream are stored, all of them of that fence or a younger one."""
     async with asyncio.timeout(TAKEOVER_SECONDS):
         while True:
             found = await rows(
-                database, "SELECT coalesce(max(last_n), 0) AS n FROM stream_events WHERE stream_id = $1", stream_id
+                database,
+                "SELECT coalesce(max(last_n), 0) AS n FROM stream_events WHERE stream_id = $1 AND fence >= $2",
+                stream_id,
+                fence,
             )
             if found[0]["n"] >= frames:
                 return

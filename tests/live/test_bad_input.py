@@ -201,10 +201,11 @@ async def test_results_for_what_is_not_there_are_refused(pair: Pair) -> None:
 
 
 async def test_a_second_turn_while_one_runs_is_refused_and_the_first_goes_on(pair: Pair, model: ModelServer) -> None:
-    model.script({"steps": [{"text": "One, "}, {"wait": 0.3}, {"text": "two."}]})
+    model.script({"steps": [{"text": "One, "}, {"gate": "refused"}, {"text": "two."}]})
     async with pair[0].stream("POST", "/v1/conversations/busy/turns", json={"input": "Count."}) as live:
         await live.until("text_delta")
         refused = await pair[1].client.post("/v1/conversations/busy/turns", json={"input": "Quick!"})
+        model.open("refused")
         frames = await live.rest()
 
     assert told(refused) == (409, "CONVERSATION_BUSY")

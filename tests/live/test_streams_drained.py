@@ -16,8 +16,8 @@ from tests.sse import Frame, check_whole, only, text_of
 async def test_a_draining_process_refuses_turns_ends_its_own_and_says_when_to_come_back(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
-    server = await servers.start(database, mock.base_url, FERMATA_DRAIN_GRACE_SECONDS="20")
-    mock.script({"steps": [{"text": "It is "}, {"wait": 2}, {"text": "done"}]})
+    server = await servers.start(database, mock.base_url, FERMATA_DRAIN_GRACE_SECONDS="40")
+    mock.script({"steps": [{"text": "It is "}, {"gate": "drained"}, {"text": "done"}]})
     async with server.stream("POST", "/v1/conversations/c/turns", json={"input": "Hello"}) as live:
         await live.until("text_delta")
         server.signal(SIGTERM)
@@ -30,12 +30,15 @@ async def test_a_draining_process_refuses_turns_ends_its_own_and_says_when_to_co
         assert int(refused.headers["retry-after"]) > 0
         # What runs can still be read, here too.
         path = f"/v1/streams/{live.response.headers['x-stream-id']}/events"
-        replay = asyncio.create_task(server.replay(path.split("/")[3]))
+        async with server.stream("GET", path) as replay:
+            await replay.until("text_delta")
+            mock.open("drained")
+            again = await replay.rest()
         frames = await live.rest()
         assert live.retry == 1000
     check_whole(frames)
     assert text_of(frames) == "It is done"
-    assert await replay == b"".join(frame.raw for frame in frames)
+    assert [frame.raw for frame in again] == [frame.raw for frame in frames]
     assert await server.ended() == 0
     assert "Traceback" not in server.log
 

@@ -13,19 +13,31 @@ from tests.requirements import requirement
 from tests.servers import Server, Servers
 from tests.sse import Frame, check_order, check_whole, frames_of, only, text_of
 
+Pair = tuple[Server, Server]
+
 
 async def two(servers: Servers, database: str, mock: ModelServer, **settings: str) -> list[Server]:
     return await asyncio.gather(*(servers.start(database, mock.base_url, **settings) for _ in range(2)))
 
 
-@pytest.mark.parametrize("wakeups", ["pg", "poll"])
 async def test_a_stream_is_followed_on_another_process_while_it_runs_and_gives_the_same_bytes(
-    servers: Servers, database: str, mock: ModelServer, wakeups: str
+    pair: Pair, model: ModelServer
 ) -> None:
-    a, b = await two(servers, database, mock, FERMATA_WAKEUPS=wakeups)
-    mock.script({"steps": [{"text": "first "}, {"wait": 1}, *({"text": f"{n} "} for n in range(20)), {"wait": 1}]})
+    await check_followed(*pair, model)
+
+
+@pytest.mark.slow
+async def test_a_stream_is_followed_on_another_process_that_only_looks(
+    servers: Servers, database: str, mock: ModelServer
+) -> None:
+    a, b = await two(servers, database, mock, FERMATA_WAKEUPS="poll")
+    await check_followed(a, b, mock)
+
+
+async def check_followed(a: Server, b: Server, mock: ModelServer) -> None:
+    mock.script({"steps": [{"text": "first "}, {"gate": "told"}, *({"text": f"{n} "} for n in range(20))]})
     on_b: list[Frame] = []
-    async with a.stream("POST", "/v1/conversations/c/turns", json={"input": "Count"}) as live:
+    async with a.stream("POST", "/v1/conversations/followed/turns", json={"input": "Count"}) as live:
         stream_id = live.response.headers["x-stream-id"]
         following = asyncio.create_task(read_until_cut(b, "GET", f"/v1/streams/{stream_id}/events", on_b))
         first = await live.until("text_delta")
@@ -34,6 +46,7 @@ async def test_a_stream_is_followed_on_another_process_while_it_runs_and_gives_t
             while not (on_b and on_b[-1].id == first.id):  # noqa: ASYNC110 - a state of the other reader
                 await asyncio.sleep(0.005)
         assert len(live.frames) == len(on_b)
+        mock.open("told")
         on_a = await live.rest()
     assert await following == "end"
     check_whole(on_a)
@@ -43,12 +56,12 @@ async def test_a_stream_is_followed_on_another_process_while_it_runs_and_gives_t
 
 @requirement("R4", "R91", "R92")
 async def test_a_stream_stays_open_over_its_pauses_and_closes_behind_the_last_end(
-    servers: Servers, database: str, mock: ModelServer
+    pair: Pair, model: ModelServer
 ) -> None:
-    a, b = await two(servers, database, mock)
+    a, b = pair
     call: dict[str, Any] = {"name": "get_weather", "arguments": {"city": "Berlin"}}
-    mock.script({"steps": [{"call": {**call, "id": "call_1"}}]}, {"steps": [{"call": {**call, "id": "call_2"}}]})
-    paused = await a.turn("c", "What is the weather?", tools=[TOOL])
+    model.script({"steps": [{"call": {**call, "id": "call_1"}}]}, {"steps": [{"call": {**call, "id": "call_2"}}]})
+    paused = await a.turn("open", "What is the weather?", tools=[TOOL])
     assert [frame.event for frame in paused[-2:]] == ["tool_call_request", "end"]
     assert paused[-2].data["requires_external_tool_result"] is True
     stream_id = paused[0].data["stream_id"]
@@ -68,10 +81,8 @@ async def test_a_stream_stays_open_over_its_pauses_and_closes_behind_the_last_en
     assert gone.status_code == httpx.codes.NO_CONTENT
 
 
-async def test_places_that_the_stream_never_had_are_refused_and_the_header_wins(
-    servers: Servers, database: str, mock: ModelServer
-) -> None:
-    a, b = await two(servers, database, mock)
+async def test_places_that_the_stream_never_had_are_refused_and_the_header_wins(pair: Pair) -> None:
+    a, b = pair
     mine, another = await a.turn("mine", "Hello"), await a.turn("another", "Hello")
     path = f"/v1/streams/{mine[0].data['stream_id']}/events"
 
@@ -132,8 +143,8 @@ async def test_two_thousand_events_arrive_once_each_whatever_becomes_of_the_read
         assert after.status_code == httpx.codes.NO_CONTENT
 
 
-async def test_a_turn_can_be_started_and_left(servers: Servers, database: str, mock: ModelServer) -> None:
-    a, b = await two(servers, database, mock)
+async def test_a_turn_can_be_started_and_left(pair: Pair, model: ModelServer) -> None:
+    a, b = pair
     started = await a.client.post("/v1/turns", json={"input": "Hello"}, headers={"Prefer": "respond-async"})
     assert started.status_code == httpx.codes.ACCEPTED
     assert started.headers["preference-applied"] == "respond-async"

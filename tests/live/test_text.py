@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from tests.databases import rows
 from tests.mock_model import ModelServer
@@ -87,10 +88,10 @@ async def test_text_is_kept_through_turn_pause_restart_and_replay_and_erased_wit
 
 
 async def test_what_is_too_large_or_too_deep_is_refused_and_the_pause_stays(
-    servers: Servers, database: str, mock: ModelServer
+    pair: tuple[Server, Server], model: ModelServer
 ) -> None:
-    mock.script({"steps": [{"call": {"id": "c1", "name": "look_up", "arguments": "{}"}}]})
-    server = await servers.start(database, mock.base_url, **ROOMY)
+    model.script({"steps": [{"call": {"id": "c1", "name": "look_up", "arguments": "{}"}}]})
+    server = pair[0]
     refused = await post(server, "/v1/conversations/big/turns", {"input": "Hi", "tools": [{"name": "look\x00up"}]})
     assert (refused.status_code, refused.json()["code"]) == (422, "SYS_VALIDATION_ERROR")
     paused = await server.turn("big", "Hi", tools=[TOOL])
@@ -110,6 +111,7 @@ async def test_what_is_too_large_or_too_deep_is_refused_and_the_pause_stays(
     assert done[-1].data["status"] == "completed"
 
 
+@pytest.mark.slow
 async def test_a_message_of_four_mebibytes_is_told_as_it_is_where_the_model_can_read_it(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
