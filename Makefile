@@ -4,6 +4,8 @@
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules
+# Where it is set, each process would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
