@@ -15,6 +15,12 @@ Content = str | list[dict[str, Any]] | None
 NEVER_SENT: Final[frozenset[Role]] = frozenset({"error", "thought"})
 """Roles that stay in the conversation and are never told to a model (R334, R335)."""
 
+CONTEXT_CHARACTERS: Final = "context_characters"
+"""Key of a user message's metadata: how many characters at its beginning the user has not said."""
+
+STABLE_CHARACTERS: Final = "stable_characters"
+"""Key of a system message's metadata: how many characters at its beginning are the same in other turns."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

@@ -7,9 +7,9 @@ import pytest
 from app.domain.errors import MalformedError, NotFoundError, TooLargeError
 from app.domain.session import LARGEST_CONTEXT
 from app.domain.turn import Caller
+from app.prompts.sections import ABOUT_USER
 from app.providers.scripted import Hold, call
 from app.settings import Settings
-from app.turn.preparation.prompt import ABOUT_USER
 from tests.databases import rows
 from tests.gmi.keeping import Noting, kinds, persona, prompt, trace
 from tests.gmi.rig import broken

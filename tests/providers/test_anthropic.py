@@ -350,6 +350,14 @@ def test_thinking_takes_out_what_the_server_refuses_with_it() -> None:
     assert body["tool_choice"] == {"type": "auto"}
 
 
+def test_a_system_text_that_other_turns_begin_with_is_marked_where_that_ends() -> None:
+    system = Message("system", "You guide.\n\nThe user is Ada.", metadata={"stable_characters": len("You guide.")})
+    body = anthropic_body(ModelRequest(model="m", messages=(system, Message("user", "a"))), AnthropicOptions())
+
+    assert [block["text"] for block in body["system"]] == ["You guide.", "The user is Ada."]
+    assert all("cache_control" in block for block in body["system"])
+
+
 def test_the_prompt_is_marked_for_the_cache_in_two_places() -> None:
     marked = body_of(Message("system", "s"), Message("user", "a"), Message("user", "b"), options=AnthropicOptions())
 

@@ -112,7 +112,7 @@ async def go_on(
             options,
             counters=services.counters,
             policy=services.policy.history,
-            system=_system_of(kept),
+            system=_system_of(kept, persona),
         ),
         session=operation.session,
         provider_api_keys=provider_api_keys,
@@ -129,10 +129,10 @@ def _told(gmi: Gmi, continued: Continued) -> tuple[Message, ...]:
     return (*history, *map(result_message, continued.results))
 
 
-def _system_of(kept: Snapshot) -> str | None:
+def _system_of(kept: Snapshot, persona: Persona) -> str:
     """Give the prompt that the paused step was sent, with all that was in it."""
     first = kept.messages[0] if kept.messages else None
-    return text_of(first.content) if first is not None and first.role == "system" else None
+    return text_of(first.content) if first is not None and first.role == "system" else persona.system_prompt
 
 
 def _route(operation: Operation, kept: Snapshot, options: TurnOptions, keys: Mapping[str, str]) -> Route:

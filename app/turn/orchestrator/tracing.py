@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from app.domain.messages import Message, text_of
+from app.domain.messages import CONTEXT_CHARACTERS, Message, text_of
 from app.domain.session import SessionKey, TraceEntry
 from app.domain.tools import ToolResult
 from app.domain.turn import OperationKind
@@ -28,9 +28,10 @@ def note_start(operation: Operation, messages: Sequence[Message], results: Seque
         for result in results:
             _note_answer(trace, result)
         return
-    content = next((message.content for message in reversed(messages) if message.role == "user"), None)
-    kind = "text" if isinstance(content, str) else "parts"
-    trace.note("interaction_start", f"Input ({kind}): {text_of(content)[:SHOWN_CHARACTERS]}", details=about)
+    said = next((message for message in reversed(messages) if message.role == "user"), Message("user"))
+    kind = "text" if isinstance(said.content, str) else "parts"
+    text = text_of(said.content)[(said.metadata or {}).get(CONTEXT_CHARACTERS, 0) :].lstrip()
+    trace.note("interaction_start", f"Input ({kind}): {text[:SHOWN_CHARACTERS]}", details=about)
 
 
 def note_end(operation: Operation, outcome: Outcome) -> None:

@@ -17,6 +17,8 @@ from app.domain.session import SessionKey, SessionState
 from app.domain.tools import ToolSpec
 from app.domain.turn import TurnInput
 from app.domain.usage import ModelCall, Usage
+from app.prompts.engine import Prompt
+from app.prompts.slots import Slots
 from app.providers.gateway import Gateway
 from app.store.database import Connection, Database
 from app.store.messages import NewMessage
@@ -56,7 +58,10 @@ class PhaseServices:
 
 @dataclass(slots=True)
 class TurnDraft:
-    """A turn while it is prepared; each phase adds its part. `fence` is T1's, `usage` what preparing it has used."""
+    """A turn while it is prepared; each phase adds its part. `fence` is T1's, `usage` what preparing it has used.
+
+    `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them.
+    """
 
     turn: TurnInput
     stream_id: str
@@ -72,6 +77,8 @@ class TurnDraft:
     usage: Usage = Usage()
     room: Room | None = None
     session: SessionState = field(default_factory=SessionState)
+    slots: Slots = field(default_factory=Slots)
+    prompt: Prompt | None = None
     routing: dict[str, Any] = field(default_factory=dict)
     verdict: Verdict | None = None
 

@@ -24,7 +24,7 @@ from app.turn.preparation.phases import (
     p11_recall,
     p12_history,
 )
-from app.turn.preparation.prompt import system_prompt
+from app.turn.preparation.prompt import system_message
 
 Phase = Callable[[TurnDraft, PhaseServices], Awaitable[None]]
 
@@ -92,7 +92,7 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         persona=persona,
         gmi=gmi,
         model=draft.model,
-        messages=(Message("system", system_prompt(draft)), *draft.history),
+        messages=(system_message(draft), *draft.history),
         runtime_tools=draft.runtime_tools,
         host_tools=draft.turn.tools,
         usage=draft.usage,

@@ -10,8 +10,9 @@ from app.domain.persona import Persona
 from app.domain.policy import HistoryPolicy
 from app.domain.tools import ToolSpec
 from app.domain.turn import TurnOptions
+from app.prompts.engine import fixed_tokens
 from app.turn.preparation.draft import PhaseServices, TurnDraft
-from app.turn.preparation.prompt import system_prompt
+from app.turn.preparation.prompt import prompt_input
 
 
 def room_for(
@@ -22,15 +23,16 @@ def room_for(
     *,
     counters: TokenCounters,
     policy: HistoryPolicy,
-    system: str | None = None,
+    system: str | int,
 ) -> Room:
-    """Give the room that prompt, tools and answer leave in the model's window; `system` stands for the prompt alone."""
+    """Give the room that prompt, tools and answer leave in the model's window; `system` is text or tokens."""
     counter = counters.of(model)
     window = window_of(model, policy)
+    tokens = system if isinstance(system, int) else counter.text(system)
     return Room(
         model=model,
         window=window,
-        system=messages_tokens([Message("system", system or persona.system_prompt.strip())], counter),
+        system=messages_tokens([Message("system")], counter) + tokens,
         tools=tools_tokens(tools, counter),
         answer=reserve_of(window, options.max_tokens or persona.options.max_tokens),
         counter=counter,
@@ -38,7 +40,8 @@ def room_for(
 
 
 def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
-    """Give the room of a turn that is being prepared."""
+    """Give the room that a turn has beside what of its prompt is never cut."""
+    counter = services.counters.of(draft.model)
     return room_for(
         draft.model,
         draft.chosen()[0],
@@ -46,7 +49,7 @@ def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
         draft.turn.options,
         counters=services.counters,
         policy=services.policy.history,
-        system=system_prompt(draft),
+        system=fixed_tokens(prompt_input(draft), counter.text),
     )
 
 

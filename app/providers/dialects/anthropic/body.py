@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.domain.messages import Content, Message, text_of
+from app.domain.messages import STABLE_CHARACTERS, Content, Message, text_of
 from app.domain.turn import Effort
 from app.providers.base import ModelRequest
 from app.providers.parts import AudioPart, FilePart, ImagePart, Part, TextPart, not_shown, read_parts
@@ -35,7 +35,8 @@ class AnthropicOptions:
     """What a request does not say.
 
     `max_tokens` is sent when a request names none, since the dialect demands one. `cache` sets the breakpoints of
-    prompt caching: after the system text, which also covers the tools, and after the last turn.
+    prompt caching: after the part of the system text that other turns share, which also covers the tools, after all of
+    it, and after the last turn.
     """
 
     max_tokens: int = 8192
@@ -58,7 +59,7 @@ def anthropic_body(request: ModelRequest, options: AnthropicOptions) -> dict[str
     body.update((name, value) for name, value in request.extra_body.items() if name not in _OURS)
     _suit_thinking(body)
     if options.cache:
-        _mark_for_cache(body)
+        _mark_for_cache(body, request.messages)
     return body
 
 
@@ -108,15 +109,23 @@ def _suit_thinking(body: dict[str, Any]) -> None:
         body["tool_choice"] = {"type": "auto"}
 
 
-def _mark_for_cache(body: dict[str, Any]) -> None:
+def _mark_for_cache(body: dict[str, Any], messages: tuple[Message, ...]) -> None:
+    system = body.get("system") or []
+    if messages and STABLE_CHARACTERS in (messages[0].metadata or {}):
+        system[0]["cache_control"] = {"type": "ephemeral"}
     last_turn = body["messages"][-1]["content"] if body["messages"] else []
-    for blocks in (body.get("system"), last_turn):
-        if isinstance(blocks, list) and blocks and blocks[-1].get("type") not in {"thinking", "redacted_thinking"}:
+    for blocks in (system, last_turn):
+        if blocks and blocks[-1].get("type") not in {"thinking", "redacted_thinking"}:
             blocks[-1]["cache_control"] = {"type": "ephemeral"}
 
 
 def _system(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    texts = (text_of(message.content) for message in messages if message.role in {"system", "summary"})
+    """Give a block for each system message; one that begins as those of other turns do is two blocks."""
+    texts: list[str] = []
+    for message in messages:
+        if message.role in {"system", "summary"}:
+            text, stable = text_of(message.content), (message.metadata or {}).get(STABLE_CHARACTERS, 0)
+            texts += [text[:stable], text[stable:].lstrip()] if stable else [text]
     return [{"type": "text", "text": text} for text in texts if text.strip()]
 
 

@@ -1,6 +1,7 @@
-"""Phase 12: the messages that the model is told, and what preparation decided, on the stream (R254, R333 to R335)."""
+"""Phase 12: prompt and messages that the model is told, and what preparation decided (R254, R258, R333 to R335)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -13,11 +14,12 @@ from app.domain.messages import Message
 from app.store import sessions
 from app.turn.delivery import emitter
 from app.turn.preparation.draft import PhaseServices, TurnDraft
+from app.turn.preparation.prompt import room_beside, with_context, written
 from app.turn.preparation.room import room_of
 
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
-    """Assemble the history, the input last, within the limit and the token budget; announce the routing block.
+    """Build the prompt, and the history, the input last, within limit and token budget; announce the routing block.
 
     Raises TooLargeError when the input does not fit into what the model's window leaves.
     """
@@ -32,7 +34,10 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     room = room_of(draft, services)
     if room.counter.exact:
         # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.
-        await asyncio.to_thread(messages_tokens, kept, room.counter)
+        await asyncio.to_thread(_counted, draft, room, kept)
+    draft.prompt = written(draft, room)
+    room = room_beside(draft.prompt, room)
+    kept = with_context(kept, draft.prompt)
     told = fitted(kept, budget=room.budget, head=policy.head, counter=room.counter)
     room.check(told.messages, "The turn")
     if told.repairs:
@@ -40,8 +45,16 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     draft.history = told.messages
     draft.room = room
     draft.routing["history"] = _report(kept, told, room)
+    draft.routing["prompt"] = report = draft.prompt.report()
+    if report["cut"]:
+        structlog.get_logger(__name__).warning("prompt.cut", turn_id=draft.turn_id, model=room.model, **report["cut"])
     services.emit(emitter.metadata_update(draft.routing))
     services.emit(emitter.lifecycle("executing", "ok", services.clock.now()))
+
+
+def _counted(draft: TurnDraft, room: Room, kept: Sequence[Message]) -> None:
+    written(draft, room)
+    messages_tokens(kept, room.counter)
 
 
 def _report(kept: list[Message], told: Repaired, room: Room) -> dict[str, Any]:
