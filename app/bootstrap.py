@@ -37,6 +37,7 @@ from app.streaming.manager import StreamingManager
 from app.streaming.ring import Rings
 from app.streaming.tail import Tail
 from app.streaming.wakeups import Bus, Wakeups
+from app.telemetry.outcomes import Outcomes
 from app.tools.base import Tool, ToolContext
 from app.tools.builtin.calculator import Calculator
 from app.tools.builtin.conversation_search import ConversationSearch
@@ -60,6 +61,8 @@ from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.takeover import Takeover
+from app.turn.preparation.aids import Aids
+from app.turn.preparation.planner import Planner
 
 SHIPPED_PERSONAS = Path(__file__).parent / "personas"
 
@@ -169,6 +172,7 @@ def build(
         guards=guards,
         library=library,
         policy=_turn_policy(settings, models),
+        aids=_aids(settings, models, gateway, database, overrides),
     )
     return _runtime(settings, services, overrides)
 
@@ -262,6 +266,30 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
         trace_entries=settings.reasoning_trace_entries,
+    )
+
+
+def _aids(
+    settings: Settings, models: ModelSetup, gateway: Gateway, database: Database, overrides: SessionOverrides
+) -> Aids:
+    """Give what phases have beside what every turn needs; what is not set is not there."""
+    planning, telemetry = settings.turn_planning, settings.task_outcome_telemetry
+    embedding = models.roles.embedding
+    if planning is not None and planning.ranking == "embeddings" and embedding is None:
+        message = "FERMATA_TURN_PLANNING ranks by embeddings, and no model embeds: set FERMATA_EMBEDDING_MODEL."
+        raise ConfigurationError(message)
+
+    async def vectors(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        embedder, model = gateway.registry.embeddings(embedding or "")
+        return (await embedder.embed(model, texts)).vectors
+
+    by_meaning = planning is not None and planning.ranking == "embeddings"
+    return Aids(
+        planner=Planner(planning.policy(), vectors if by_meaning else None) if planning is not None else None,
+        skills=overrides.skills,
+        outcomes=Outcomes(database, SystemClock(), telemetry.policy(), settings.adaptive_execution.policy())
+        if telemetry is not None
+        else None,
     )
 
 

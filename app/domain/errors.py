@@ -253,6 +253,14 @@ class ConfigurationError(AppError):
     title = "The service is not configured for this"
 
 
+class PlanningError(AppError):
+    """A turn that fails closed could not be planned; nothing of it is stored (R250)."""
+
+    code = "SYS_PROCESSING_ERROR"
+    kind = Kind.INTERNAL
+    title = "The turn could not be planned"
+
+
 class ProcessingError(AppError):
     """A failure inside the GMI turn that carries no code of its own (R297)."""
 

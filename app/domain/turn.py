@@ -58,7 +58,8 @@ class TurnOptions:
 class TurnInput:
     """One accepted turn as a host asks for it. `input` is text or a list of typed parts.
 
-    `language`, `session_preferences`, `skill_context` and `disabled_skills` are the facade's word, not the host's.
+    `language`, `session_preferences`, `skill_context`, `enabled_skills` and `disabled_skills` are the facade's
+    word, not the host's.
     `provider_api_keys` live in memory alone: they are not part of any stored form.
     """
 
@@ -76,6 +77,7 @@ class TurnInput:
     language: Language | None = None
     session_preferences: Mapping[str, Any] = field(default_factory=dict)
     skill_context: str | None = None
+    enabled_skills: tuple[str, ...] = ()
     disabled_skills: tuple[str, ...] = ()
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     on_pause: Literal["end", "reject"] = "end"

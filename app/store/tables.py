@@ -325,6 +325,11 @@ document_chunks: Final = Table(
         ondelete="CASCADE",
     ),
     Index("ix_document_chunks_words", "words", postgresql_using="gin"),
+task_outcome_windows: Final = Table(
+    "task_outcome_windows",
+    metadata,
+    Column("scope_key", Text, primary_key=True),
+    Column("samples", JSON, nullable=False, server_default=text("'[]'")),
 )
 
 replicas: Final = Table(

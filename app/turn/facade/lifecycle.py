@@ -40,6 +40,8 @@ class Lifecycle:
         revival = Revival(self._services, self.tasks)
         self._sweeping = self._beside.start(self._takeover.run(revival.start), "takeover")
         self._beside.start(self._services.cancels.run(), "cancels")
+        if self._services.aids.outcomes is not None:
+            self._beside.start(self._services.aids.outcomes.run(), "task outcomes")
         self._beside.start(Retention(self._services.database, keep=self._keep).run(), "retention")
         self._open = True
 

@@ -45,7 +45,8 @@ class SessionOverrides:
             return turn
         kept = await self.find(turn.caller, turn.session_id)
         given = {name: value for name, value in kept.options.items() if getattr(turn.options, name, None) is None}
-        told = skill_context(self.enabled(kept, persona), self._known(kept.disabled_skills))
+        enabled = self.enabled(kept, persona)
+        told = skill_context(enabled, self._known(kept.disabled_skills))
         if not given and not kept.preferences and told is None:
             return turn
         return replace(
@@ -53,6 +54,7 @@ class SessionOverrides:
             options=replace(turn.options, **given),
             session_preferences=kept.preferences,
             skill_context=told,
+            enabled_skills=tuple(skill.id for skill in enabled),
             disabled_skills=kept.disabled_skills,
         )
 

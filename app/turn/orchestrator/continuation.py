@@ -83,9 +83,11 @@ async def go_on(
     gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     key = SessionKey.of(operation.caller, operation.session_id)
     operation.session.begin(await services.database.read(lambda connection: sessions.find(connection, key)))
-    runtime_tools = services.tools.registry.specs(persona.tools)
+    offered = persona.tools if kept.runtime_tools is None else kept.runtime_tools
+    runtime_tools = services.tools.registry.specs(offered)
     tools = [*runtime_tools, *kept.host_tools]
     operation.owe(continued.pause.calls, continued.results)
+    operation.flags = options.custom_flags
     turn = GmiTurnInput(
         persona=persona,
         model=model,

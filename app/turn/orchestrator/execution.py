@@ -8,6 +8,7 @@ from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
 from app.domain.ids import fresh
 from app.domain.messages import Message
+from app.domain.outcomes import Ended
 from app.domain.tools import ToolResult
 from app.domain.turn import StreamStatus
 from app.store.messages import NewMessage
@@ -15,6 +16,7 @@ from app.turn.delivery import emitter, final_response
 from app.turn.delivery.requests import HeldRequests
 from app.turn.delivery.transform import to_stream
 from app.turn.gmi.base import Gmi, GmiTurnInput
+from app.turn.orchestrator import closing
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.tracing import note_start
@@ -71,6 +73,7 @@ def _pause(operation: Operation, turn: GmiTurnInput, output: GmiOutput, held: He
         model=turn.model,
         hop=output.hop,
         language=operation.language,
+        runtime_tools=tuple(tool.name for tool in turn.runtime_tools),
     )
     request = emitter.host_tool_request(
         output.tool_calls,
@@ -112,9 +115,9 @@ def _end(operation: Operation, turn: GmiTurnInput, output: GmiOutput, failure: G
         plain_text=services.plain_text,
     )
     before = (
-        (emitter.error(failure.code, failure.message, failure.details), *_failed(operation, failure.code))
+        (emitter.error(failure.code, failure.message, failure.details), *closing.failed(operation, failure.code))
         if failure
-        else (emitter.lifecycle("completed", "ok", services.clock.now()),)
+        else closing.done(operation, Ended(text, len(output.tool_calls), degraded=operation.degraded))
     )
     return Outcome(
         status=StreamStatus.FAILED if failure else StreamStatus.COMPLETED,
@@ -131,7 +134,7 @@ def outside_failure(operation: Operation, error: AppError) -> Outcome:
     """Give the outcome of a failure outside the GMI turn: an `error`, and no `final_response` (R305)."""
     return Outcome(
         status=StreamStatus.FAILED,
-        chunks=(*_failed(operation, error.code), emitter.error(error.code, error.message)),
+        chunks=(*closing.failed(operation, error.code), emitter.error(error.code, error.message)),
         usage=operation.tally.usage,
         error={"code": error.code, "message": error.message},
     )
@@ -155,7 +158,7 @@ def cut_short(operation: Operation, status: StreamStatus, reason: str, error: Ap
         persona=persona or operation.services.personas.known(""),
         plain_text=operation.services.plain_text,
     )
-    said = (emitter.error(failure.code, failure.message), *_failed(operation, failure.code)) if failure else ()
+    said = (emitter.error(failure.code, failure.message), *closing.failed(operation, failure.code)) if failure else ()
     return Outcome(
         status=status,
         chunks=(*said, emitter.final_response(payload)),
@@ -166,10 +169,6 @@ def cut_short(operation: Operation, status: StreamStatus, reason: str, error: Ap
         close_reason=reason if status is StreamStatus.CANCELLED else None,
         text=text or None,
     )
-
-
-def _failed(operation: Operation, code: str) -> tuple[StreamChunk, ...]:
-    return (emitter.lifecycle("errored", "error", operation.services.clock.now(), {"code": code}),)
 
 
 def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[NewMessage, ...]:

@@ -77,6 +77,8 @@ class Operation:
         self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None
         self.language: Language | None = None
+        self.degraded = False
+        self.flags: Mapping[str, Any] = {}
         self.cancel: Callable[[], None] = _nothing
         self._envelope: Envelope | None = None
         self._early: list[StreamChunk] = []

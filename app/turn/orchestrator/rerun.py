@@ -78,6 +78,7 @@ class Rerun:
             turn = _turn(self)
             draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id)
             draft.fence = operation.fence
+            operation.flags = turn.options.custom_flags
             prepared = await prepare_again(draft, phase_services(operation, "reject"), self.entry.payload)
             emissions = execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))
         else:
@@ -132,6 +133,7 @@ def _turn(rerun: Rerun) -> TurnInput:
         user_context=stored["user_context"],
         session_preferences=stored.get("session_preferences") or {},
         skill_context=stored.get("skill_context"),
+        enabled_skills=tuple(stored.get("enabled_skills") or ()),
         disabled_skills=tuple(stored.get("disabled_skills") or ()),
         language_hint=stored.get("language_hint"),
         target_language=stored.get("target_language"),

@@ -19,6 +19,7 @@ from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas
 from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
+from app.turn.preparation.aids import Aids
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,4 @@ class Services:
     guards: Guards
     library: Library
     policy: TurnPolicy
+    aids: Aids

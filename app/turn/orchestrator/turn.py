@@ -1,6 +1,7 @@
 """A turn: preparation (T1 is in its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from app.domain.persona import Persona
@@ -22,6 +23,7 @@ async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | Non
 
     `verdict` gives the turn as it may be accepted, where its input is judged while it is prepared.
     """
+    operation.flags = turn.options.custom_flags
     draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id, verdict=verdict)
     prepared = await prepare(draft, phase_services(operation, turn.on_busy))
     async for emission in execute(operation, prepared.gmi, gmi_input(operation, turn, prepared)):
@@ -57,6 +59,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         tools=services.tools.registry,
         counters=services.counters,
         policy=services.policy,
+        aids=services.aids,
         emit=operation.emit,
         wake=lambda stream_id: services.wakeups.wake([stream_id]),
         name=operation.name,
@@ -103,6 +106,8 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
     """Give stage 4 its input."""
     persona = prepared.persona
     operation.session.begin(prepared.session)
+    operation.degraded = prepared.degraded
+    planned = prepared.failure_mode
     default = operation.services.policy.max_tool_iterations
     return GmiTurnInput(
         persona=persona,
@@ -110,7 +115,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         messages=prepared.messages,
         runtime_tools=prepared.runtime_tools,
         host_tools=prepared.host_tools,
-        options=turn.options,
+        options=turn.options if planned is None else replace(turn.options, tool_failure_mode=planned),
         context=tool_context(operation, persona.id),
         before_step=operation.may_go_on,
         before_effect=operation.before_effect,

@@ -22,7 +22,8 @@ VERSION: Final = 1
 class Snapshot:
     """What a pause keeps of its turn. `persona` is the persona as it was, in its file form.
 
-    `model` is the one that the turn asked for, `hop` the one that served it last.
+    `model` is the one that the turn asked for, `hop` the one that served it last. `runtime_tools` are the names of
+    those that the turn was offered; None stands for all of the persona's.
     """
 
     messages: tuple[Message, ...]
@@ -35,6 +36,7 @@ class Snapshot:
     model: str | None = None
     hop: Hop | None = None
     language: Language | None = None
+    runtime_tools: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the stored form."""
@@ -50,6 +52,7 @@ class Snapshot:
             "model": self.model,
             "hop": self.hop.to_json() if self.hop is not None else None,
             "language": self.language.to_json() if self.language is not None else None,
+            "runtime_tools": list(self.runtime_tools) if self.runtime_tools is not None else None,
         }
 
     @classmethod
@@ -59,6 +62,7 @@ class Snapshot:
         if version != VERSION:
             message = f"The pause was stored in format {version}, which this release can't read; a newer one can."
             raise UnavailableError(message)
+        offered = stored.get("runtime_tools")
         return cls(
             messages=load(stored["messages"]),
             persona=stored["persona"],
@@ -70,4 +74,5 @@ class Snapshot:
             model=stored.get("model"),
             hop=Hop.from_json(stored["hop"]) if stored.get("hop") else None,
             language=Language.from_json(stored.get("language")),
+            runtime_tools=tuple(offered) if offered is not None else None,
         )

@@ -12,9 +12,10 @@ from app.domain.clock import Clock
 from app.domain.errors import ValidationError
 from app.domain.messages import Message
 from app.domain.persona import Persona
+from app.domain.planning import Plan
 from app.domain.policy import HistoryPolicy, TurnPolicy
 from app.domain.session import SessionKey, SessionState
-from app.domain.tools import ToolSpec
+from app.domain.tools import FailureMode, ToolSpec
 from app.domain.turn import TurnInput
 from app.domain.usage import ModelCall, Usage
 from app.prompts.engine import Prompt
@@ -26,6 +27,7 @@ from app.tools.registry import ToolRegistry
 from app.turn.gmi.base import Gmi
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas
+from app.turn.preparation.aids import Aids
 
 Store = Callable[[Connection, int], Awaitable[None]]
 Accept = Callable[[Store, dict[str, Any]], Awaitable[None]]
@@ -50,6 +52,7 @@ class PhaseServices:
     tools: ToolRegistry
     counters: TokenCounters
     policy: TurnPolicy
+    aids: Aids
     emit: Callable[[StreamChunk], None]
     wake: Callable[[str], None]
     name: Callable[[str, Persona], None]
@@ -71,6 +74,9 @@ class TurnDraft:
     model: str = ""
     input: NewMessage | None = None
     runtime_tools: tuple[ToolSpec, ...] = ()
+    host_tools: tuple[ToolSpec, ...] = ()
+    plan: Plan | None = None
+    degraded: bool = False
     fence: int = 0
     summary: Summary | None = None
     history: tuple[Message, ...] = ()
@@ -113,7 +119,11 @@ class TurnDraft:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """What stage 4 needs: who answers, with what, and the messages it is told, in order."""
+    """What stage 4 needs: who answers, with what, and the messages it is told, in order.
+
+    `failure_mode` is the plan's word on tools that fail; without a plan there is none. `degraded` tells that the plan
+    is not the one that was wanted.
+    """
 
     persona: Persona
     gmi: Gmi
@@ -124,3 +134,5 @@ class PreparedTurn:
     usage: Usage = Usage()
     room: Room | None = None
     session: SessionState = field(default_factory=SessionState)
+    failure_mode: FailureMode | None = None
+    degraded: bool = False

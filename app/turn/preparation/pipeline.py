@@ -94,8 +94,10 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         model=draft.model,
         messages=(system_message(draft), *draft.history),
         runtime_tools=draft.runtime_tools,
-        host_tools=draft.turn.tools,
+        host_tools=draft.host_tools,
         usage=draft.usage,
         room=draft.room,
         session=draft.session,
+        failure_mode=draft.plan.failure_mode if draft.plan is not None else None,
+        degraded=draft.degraded,
     )

@@ -45,7 +45,7 @@ def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
     return room_for(
         draft.model,
         draft.chosen()[0],
-        [*draft.runtime_tools, *draft.turn.tools],
+        [*draft.runtime_tools, *draft.host_tools],
         draft.turn.options,
         counters=services.counters,
         policy=services.policy.history,

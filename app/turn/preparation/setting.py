@@ -1,8 +1,72 @@
 """The settings of what is prepared for a turn before its model is asked, as part of all settings."""
 
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.domain.outcomes import AdaptivePolicy, ScopeMode, TelemetryPolicy
+from app.domain.planning import Kind, PlanningPolicy, Selection
+from app.domain.tools import FailureMode
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Setting(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TurnPlanningSetting(_Setting):
+    """How turns are planned: which of the capabilities there are fit a turn's input, and what is done with that."""
+
+    failure_mode: FailureMode = "fail_open"
+    allow_request_overrides: bool = True
+    discovery: bool = True
+    only_available: bool = True
+    kind: Kind = "any"
+    include_prompt_context: bool = True
+    selection: Selection = "discovered"
+    retries: int = Field(default=1, ge=0, le=10)
+    retry_ms: float = Field(default=150, ge=0, le=10_000)
+    most: int = Field(default=5, ge=1, le=100)
+    most_full: int = Field(default=2, ge=0, le=20)
+    always: list[str] = []
+    ranking: Literal["words", "embeddings"] = "words"
+
+    def policy(self) -> PlanningPolicy:
+        """Give what the planner is told."""
+        given = self.model_dump(exclude={"ranking", "retry_ms", "always"})
+        return PlanningPolicy(**given, retry_seconds=self.retry_ms / 1000, always=tuple(self.always))
+
+
+class TaskOutcomeSetting(_Setting):
+    """How the outcomes of turns are counted, and when that is worth an alert."""
+
+    window: int = Field(default=100, ge=5, le=5000)
+    scope: ScopeMode = "organization_persona"
+    alerts: bool = True
+    alert_below: Share = 0.55
+    alert_samples: int = Field(default=8, ge=1, le=10_000)
+    alert_cooldown_ms: float = Field(default=60_000, ge=0, le=86_400_000)
+
+    def policy(self) -> TelemetryPolicy:
+        """Give what the windows are told."""
+        given = self.model_dump(exclude={"alert_cooldown_ms"})
+        return TelemetryPolicy(**given, alert_cooldown=self.alert_cooldown_ms / 1000)
+
+
+class AdaptiveSetting(_Setting):
+    """When plans are made more careful, by the outcomes of turns like them."""
+
+    enabled: bool = True
+    samples: int = Field(default=5, ge=1, le=1000)
+    threshold: Share = 0.7
+    force_all_tools: bool = True
+    force_fail_open: bool = True
+
+    def policy(self) -> AdaptivePolicy:
+        """Give what phase 6 is told."""
+        return AdaptivePolicy(**self.model_dump())
 
 
 class PreparationSettings(BaseModel):
@@ -16,4 +80,19 @@ class PreparationSettings(BaseModel):
         default=False,
         description="Let sessions have options, preferences and skills of their own, which each turn then reads; on "
         "where there are skills.",
+    )
+    turn_planning: TurnPlanningSetting | None = Field(
+        default=None,
+        description="Plan turns: offer the tools, and tell of the skills, that fit the input. A JSON object with "
+        "`selection`, `failure_mode`, `ranking` and so on; `{}` is enough. When not set, all tools are offered.",
+    )
+    task_outcome_telemetry: TaskOutcomeSetting | None = Field(
+        default=None,
+        description="Count how well turns do, in windows over all processes: a JSON object with `window`, `scope`, "
+        "`alert_below` and so on. When not set, nothing is counted.",
+    )
+    adaptive_execution: AdaptiveSetting = Field(
+        default=AdaptiveSetting(),
+        description="Where turns are planned and counted: offer all tools, and fail open, while they do badly. A JSON "
+        "object with `enabled`, `samples`, `threshold`, `force_all_tools` and `force_fail_open`.",
     )

@@ -67,6 +67,7 @@ def inbound_payload(draft: TurnDraft) -> dict[str, Any]:
         "user_context": dict(turn.user_context),
         "session_preferences": dict(turn.session_preferences),
         "skill_context": turn.skill_context,
+        "enabled_skills": list(turn.enabled_skills),
         "disabled_skills": list(turn.disabled_skills),
         "language_hint": turn.language_hint,
         "target_language": turn.target_language,

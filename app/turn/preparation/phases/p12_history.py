@@ -49,7 +49,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     if report["cut"]:
         structlog.get_logger(__name__).warning("prompt.cut", turn_id=draft.turn_id, model=room.model, **report["cut"])
     services.emit(emitter.metadata_update(draft.routing))
-    services.emit(emitter.lifecycle("executing", "ok", services.clock.now()))
+    services.emit(emitter.lifecycle("executing", "degraded" if draft.degraded else "ok", services.clock.now()))
 
 
 def _counted(draft: TurnDraft, room: Room, kept: Sequence[Message]) -> None:

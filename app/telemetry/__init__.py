@@ -1,0 +1,1 @@
+"""How well turns do, over all processes."""
