@@ -325,6 +325,8 @@ document_chunks: Final = Table(
         ondelete="CASCADE",
     ),
     Index("ix_document_chunks_words", "words", postgresql_using="gin"),
+)
+
 task_outcome_windows: Final = Table(
     "task_outcome_windows",
     metadata,
