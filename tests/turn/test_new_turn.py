@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -140,7 +141,7 @@ async def test_a_turn_whose_plan_fails_leaves_the_pause(stage: Stage, monkeypatc
     async def fail(draft: TurnDraft, services: PhaseServices) -> None:
         raise PlanError("There is no plan for this.")
 
-    phases = tuple(fail if phase is p05_plan.run else phase for phase in PHASES)
+    phases = tuple(replace(phase, run=fail) if phase.run is p05_plan.run else phase for phase in PHASES)
     async with unchanged(stage):
         with monkeypatch.context() as patched:
             patched.setattr(turn_stage, "prepare", partial(prepare, phases=phases))

@@ -1,9 +1,13 @@
 """The twelve phases in their order (R246). What fails before phase 8 stores nothing and leaves a held pause alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
+
+import structlog
+from opentelemetry import trace
 
 from app.domain.chunks import StreamChunk
 from app.domain.errors import DatabaseError
@@ -26,47 +30,76 @@ from app.turn.preparation.phases import (
 )
 from app.turn.preparation.prompt import system_message
 
-Phase = Callable[[TurnDraft, PhaseServices], Awaitable[None]]
+Run = Callable[[TurnDraft, PhaseServices], Awaitable[None]]
+
+
+class Rule(Enum):
+    """What a phase's failure does to its turn."""
+
+    REFUSE = "the turn is refused: nothing is stored, and a held pause stays"
+    WAIT = "the turn has been accepted: a database that is away is waited for, any other failure ends the turn"
+    GO_ON = "the turn goes on without what the phase would have added"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase: its name, which its span has as well, what it does, and what its failure does."""
+
+    name: str
+    run: Run
+    rule: Rule
+
 
 PHASES: Final[tuple[Phase, ...]] = (
-    p01_validate.run,
-    p02_acquire_gmi.run,
-    p03_stream_context.run,
-    p04_gmi_input.run,
-    p05_plan.run,
-    p06_execution_policy.run,
-    p07_memory_policy.run,
-    p08_persist_inbound.run,
-    p09_summary.run,
-    p10_prompt_profile.run,
-    p11_recall.run,
-    p12_history.run,
+    Phase("validate", p01_validate.run, Rule.REFUSE),
+    Phase("acquire_gmi", p02_acquire_gmi.run, Rule.REFUSE),
+    Phase("stream_context", p03_stream_context.run, Rule.REFUSE),
+    Phase("gmi_input", p04_gmi_input.run, Rule.REFUSE),
+    Phase("plan", p05_plan.run, Rule.REFUSE),
+    Phase("execution_policy", p06_execution_policy.run, Rule.REFUSE),
+    Phase("memory_policy", p07_memory_policy.run, Rule.REFUSE),
+    Phase("persist_inbound", p08_persist_inbound.run, Rule.REFUSE),
+    Phase("summary", p09_summary.run, Rule.WAIT),
+    Phase("prompt_profile", p10_prompt_profile.run, Rule.GO_ON),
+    Phase("recall", p11_recall.run, Rule.GO_ON),
+    Phase("history", p12_history.run, Rule.WAIT),
 )
+"""The phases, in the order in which a turn passes them, and the one place that says what their failures do."""
 
-
-ACCEPTING: Final = PHASES.index(p08_persist_inbound.run)
+ACCEPTING: Final = next(place for place, phase in enumerate(PHASES) if phase.run is p08_persist_inbound.run)
 RETRY_SECONDS: Final = 0.25
 
 
-async def prepare(draft: TurnDraft, services: PhaseServices, phases: tuple[Phase, ...] = PHASES) -> PreparedTurn:
-    """Run the phases one after another. Raises what a phase raises; an `AppError` carries its own code.
-
-    Once a turn is accepted it goes on: a phase behind that waits for a database that is away.
-    """
+async def prepare(draft: TurnDraft, services: PhaseServices, phases: Sequence[Phase] = PHASES) -> PreparedTurn:
+    """Run the phases one after another. Raises what a phase raises, where its rule says so; an `AppError` as it is."""
+    tracer = trace.get_tracer("fermata.preparation")
     for phase in phases:
-        if phase in PHASES[ACCEPTING + 1 :]:
-            await _patiently(phase, draft, services)
-        else:
-            await phase(draft, services)
+        with tracer.start_as_current_span(f"preparation.{phase.name}"):
+            await _RUN[phase.rule](phase, draft, services)
     return finished(draft)
 
 
-async def _patiently(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:
+async def _refusing(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:
+    await phase.run(draft, services)
+
+
+async def _waiting(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:
     while True:
         try:
-            return await phase(draft, services)
+            return await phase.run(draft, services)
         except DatabaseError:
             await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _going_on(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:
+    try:
+        await phase.run(draft, services)
+    except Exception as error:  # noqa: BLE001 - what these phases add is not worth a turn
+        structlog.get_logger(__name__).warning("preparation.went_on", phase=phase.name, error=repr(error))
+        draft.routing[phase.name] = {"failed": True}
+
+
+_RUN: Final = {Rule.REFUSE: _refusing, Rule.WAIT: _waiting, Rule.GO_ON: _going_on}
 
 
 async def prepare_again(draft: TurnDraft, services: PhaseServices, stored: Mapping[str, Any]) -> PreparedTurn:
@@ -75,7 +108,7 @@ async def prepare_again(draft: TurnDraft, services: PhaseServices, stored: Mappi
     What phases 1 to 7 choose is chosen again, and not said again: the stream has it.
     """
     for phase in PHASES[:ACCEPTING]:
-        await phase(draft, replace(services, emit=_unsaid))
+        await phase.run(draft, replace(services, emit=_unsaid))
     draft.model = stored["model"]
     draft.input = NewMessage(stored["message_id"], Message.from_json(stored["input"]), draft.turn_id)
     return await prepare(draft, services, PHASES[ACCEPTING + 1 :])
