@@ -14,56 +14,11 @@ _FUSION: Final = 60
 LEAST_SIMILAR: Final = 0.3
 """How alike (cosine) a text must be to count as found by its meaning."""
 
-COMMON: Final = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "by",
-        "can",
-        "do",
-        "for",
-        "from",
-        "have",
-        "i",
-        "in",
-        "is",
-        "it",
-        "me",
-        "my",
-        "of",
-        "on",
-        "or",
-        "please",
-        "that",
-        "the",
-        "this",
-        "to",
-        "what",
-        "with",
-        "you",
-        "your",
-        "der",
-        "die",
-        "das",
-        "ein",
-        "eine",
-        "und",
-        "ist",
-        "ich",
-        "mir",
-        "zu",
-        "von",
-        "für",
-        "mit",
-        "was",
-        "wie",
-    ]
-)
+_COMMON_TEXT: Final = """
+a an and are as at be by can do for from have i in is it me my of on or please that the this to what with you your
+der die das ein eine und ist ich mir zu von für mit was wie
+"""
+COMMON: Final = frozenset(_COMMON_TEXT.split())
 """Words that say nothing of what is wanted."""
 
 

@@ -1,6 +1,6 @@
 """Phase 6: how the turn is executed. Where turns of its kind did badly of late, its plan is made more careful."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.domain.outcomes import adapted, scope_key
@@ -33,4 +33,5 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
 
 def _apply(draft: TurnDraft, plan: Plan) -> None:
     draft.runtime_tools = tuple(tool for tool in draft.runtime_tools if plan.offers(tool.name))
+    draft.slots = replace(draft.slots, capabilities=plan.entries)
     draft.host_tools = tuple(tool for tool in draft.turn.tools if plan.offers(tool.name))
