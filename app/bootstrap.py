@@ -159,7 +159,7 @@ def build(
         rings=rings,
         log=LogWriter(database, rings, interval=settings.flush_milliseconds / 1000, wakeups=wakeups),
         wakeups=wakeups,
-        observers=StreamingManager(),
+        streaming=StreamingManager(),
         lease=lease,
         cancels=Cancels(database, lambda: lease.id),
         clock=clock,

@@ -170,6 +170,11 @@ class StreamChunk:
     speaker: str | None = None
 
     @property
+    def chunks(self) -> tuple["StreamChunk"]:
+        """Give the chunk itself, as the one that is said."""
+        return (self,)
+
+    @property
     def is_final(self) -> bool:
         """Tell whether the chunk ends what its operation has to say."""
         return self.type in FINAL_TYPES

@@ -1,77 +1,140 @@
-"""Observers inside the process: they get a stream's chunks as the orchestrator made them, before any guardrail.
+"""The streaming manager: hands what an operation says to its clients inside this process (R242 to R244).
 
-No HTTP reader is one of them: those read the ring and the log, which hold what was judged.
+The facade is one of them and reads everything back before it judges it. The others are observers: they get the chunks
+as the orchestrator made them, before any guardrail. No HTTP reader is a client here: those read the ring and the log,
+which hold what was judged.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from app.domain.chunks import StreamChunk
 
 MOST_WAITING: Final = 1000
+T = TypeVar("T")
 
 
-class AsyncStreamClientBridge:
-    """One client of a stream, as an asynchronous iterator; it ends with the operation, or when it falls behind."""
+class Said(Protocol):
+    """What an operation says at a time: a chunk, or its end with the chunks that tell of it."""
 
-    def __init__(self) -> None:
-        """Start with no chunk."""
-        self._chunks: asyncio.Queue[StreamChunk | None] = asyncio.Queue(MOST_WAITING + 1)
+    @property
+    def chunks(self) -> tuple[StreamChunk, ...]:
+        """Give the chunks in their order."""
+        ...
+
+
+class Feed(Protocol):
+    """Drives the operation for the client that it works for: what comes next is handed to the client before it ends."""
+
+    async def more(self) -> None:
+        """Let the operation say its next; close the client when there is none."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let the operation say no more."""
+        ...
+
+
+class AsyncStreamClientBridge(Generic[T]):
+    """One client of a stream, as an asynchronous iterator; it ends with the operation, or when it falls behind.
+
+    A client with a feed asks for what comes next when it is read, so that nothing piles up and no task is needed; the
+    others wait for it.
+    """
+
+    def __init__(self, takes: Callable[[Any], Iterable[T]], feed: Feed | None = None) -> None:
+        """`takes` tells what of the things that are said the client gets."""
+        self._takes = takes
+        self._feed = feed
+        self._items: deque[T] = deque()
+        self._some = asyncio.Event()
         self.closed = False
 
-    def hand(self, chunk: StreamChunk) -> None:
-        """Take a chunk; a client with too many unread ones is closed, so that it holds up nobody."""
-        if self._chunks.qsize() >= MOST_WAITING:
+    def hand(self, said: Said) -> None:
+        """Take what is said; a client with too much that is unread is closed, so that it holds up nobody."""
+        if self.closed:
+            return
+        self._items.extend(self._takes(said))
+        self._some.set()
+        if len(self._items) >= MOST_WAITING:
             self.close()
-        elif not self.closed:
-            self._chunks.put_nowait(chunk)
 
     def close(self) -> None:
-        """Say that no chunk will follow."""
-        if not self.closed:
-            self.closed = True
-            self._chunks.put_nowait(None)
+        """Say that nothing will follow what was handed over."""
+        self.closed = True
+        self._some.set()
 
-    def __aiter__(self) -> "AsyncStreamClientBridge":
+    async def aclose(self) -> None:
+        """Read no more."""
+        self.close()
+        if self._feed is not None:
+            await self._feed.aclose()
+
+    def __aiter__(self) -> "AsyncStreamClientBridge[T]":
         return self
 
-    async def __anext__(self) -> StreamChunk:
-        chunk = await self._chunks.get()
-        if chunk is None:
-            raise StopAsyncIteration
-        return chunk
+    async def __anext__(self) -> T:
+        while not self._items:
+            if self.closed:
+                raise StopAsyncIteration
+            if self._feed is not None:
+                await self._feed.more()
+            else:
+                self._some.clear()
+                await self._some.wait()
+        return self._items.popleft()
 
 
 class StreamingManager:
-    """The observers of this process, by conversation: a stream's own name is not known before its turn begins."""
+    """The clients of this process: of each operation the facade, and observers by conversation.
+
+    An observer can't name a stream, since it begins to look before there is one.
+    """
 
     def __init__(self) -> None:
         """Start with none."""
-        self._clients: dict[UUID, list[AsyncStreamClientBridge]] = {}
+        self._facade: dict[UUID, AsyncStreamClientBridge[Any]] = {}
+        self._observers: dict[UUID, list[AsyncStreamClientBridge[StreamChunk]]] = {}
+
+    @contextmanager
+    def reading(self, operation: UUID, bridge: AsyncStreamClientBridge[Any]) -> Iterator[None]:
+        """Register the client through which the facade reads an operation back, while the context is open."""
+        self._facade[operation] = bridge
+        try:
+            yield
+        finally:
+            bridge.close()
+            del self._facade[operation]
 
     @asynccontextmanager
-    async def observing(self, conversation: UUID) -> AsyncIterator[AsyncStreamClientBridge]:
+    async def observing(self, conversation: UUID) -> AsyncIterator[AsyncStreamClientBridge[StreamChunk]]:
         """Observe what runs in a conversation, from now to the end of its next operation."""
-        bridge = AsyncStreamClientBridge()
-        clients = self._clients.setdefault(conversation, [])
-        clients.append(bridge)
+        bridge = AsyncStreamClientBridge[StreamChunk](lambda said: said.chunks)
+        observers = self._observers.setdefault(conversation, [])
+        observers.append(bridge)
         try:
             yield bridge
         finally:
-            clients.remove(bridge)
-            if not clients:
-                self._clients.pop(conversation, None)
+            observers.remove(bridge)
+            if not observers:
+                self._observers.pop(conversation, None)
 
-    def push(self, conversation: UUID, chunks: tuple[StreamChunk, ...]) -> None:
-        """Hand chunks to every client."""
-        for bridge in self._clients.get(conversation, ()):
-            for chunk in chunks:
-                bridge.hand(chunk)
+    def clients(self, operation: UUID, conversation: UUID) -> list[AsyncStreamClientBridge[Any]]:
+        """Give the clients of an operation."""
+        own = self._facade.get(operation)
+        observers = self._observers.get(conversation, ())
+        return [*observers] if own is None else [own, *observers]
 
-    def end(self, conversation: UUID) -> None:
-        """Tell every client that the operation is over."""
-        for bridge in self._clients.get(conversation, ()):
+    def push(self, operation: UUID, conversation: UUID, said: Said) -> None:
+        """Hand what an operation says to every client of it."""
+        for bridge in self.clients(operation, conversation):
+            bridge.hand(said)
+
+    def end(self, operation: UUID, conversation: UUID) -> None:
+        """Tell every client that the operation says no more."""
+        for bridge in self.clients(operation, conversation):
             bridge.close()

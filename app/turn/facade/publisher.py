@@ -16,7 +16,7 @@ from app.store.inbound import KeyTakenError
 from app.streaming.ring import LostFenceError, Ring
 from app.turn.facade.guarded_stream import GuardedStream
 from app.turn.orchestrator.effects import Outcome
-from app.turn.orchestrator.execution import Emission, cut_short, observed, outside_failure
+from app.turn.orchestrator.execution import Emission, cut_short, outside_failure, read_back
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.settlement import settle
 
@@ -67,8 +67,8 @@ class Publisher:
         """
         self._task = asyncio.current_task()
         try:
-            raw = observed(self._operation, emissions)
-            await self._read(raw if self._guard is None else self._guard.read(raw))
+            async with read_back(self._operation, emissions) as raw:
+                await self._read(raw if self._guard is None else self._guard.read(raw))
         except asyncio.CancelledError:
             if not self._cancelled or self._operation.ring is None:
                 raise

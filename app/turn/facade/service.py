@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from app.domain.chunks import StreamChunk
 from app.domain.errors import (
     ClosedStreamError,
     GoneError,
@@ -313,9 +314,11 @@ class AgentRuntime:
             raise GoneError(message, stream={**asdict(view), "status": view.status.value})
         return frames
 
-    def observe(self, caller: Caller, conversation_id: str) -> AbstractAsyncContextManager[AsyncStreamClientBridge]:
+    def observe(
+        self, caller: Caller, conversation_id: str
+    ) -> AbstractAsyncContextManager[AsyncStreamClientBridge[StreamChunk]]:
         """Observe a conversation's next operation from inside this process: chunks that no guardrail has judged."""
-        return self._services.observers.observing(row_key(self._admit(caller).organization_id, conversation_id))
+        return self._services.streaming.observing(row_key(self._admit(caller).organization_id, conversation_id))
 
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""

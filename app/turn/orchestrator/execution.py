@@ -1,7 +1,7 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
@@ -12,6 +12,7 @@ from app.domain.outcomes import Ended
 from app.domain.tools import ToolResult
 from app.domain.turn import StreamStatus
 from app.store.messages import NewMessage
+from app.streaming.manager import AsyncStreamClientBridge
 from app.turn.delivery import emitter, final_response
 from app.turn.delivery.requests import HeldRequests
 from app.turn.delivery.transform import to_stream
@@ -180,13 +181,37 @@ def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[N
     return (NewMessage(fresh("msg"), message, operation.turn_id),)
 
 
-async def observed(operation: Operation, emissions: AsyncIterator[Emission]) -> AsyncIterator[Emission]:
-    """Hand what the operation says to the streaming manager, for observers in this process, and give it on (R242)."""
-    manager, conversation = operation.services.observers, operation.conversation
-    try:
-        async with aclosing(emissions) as items:  # type: ignore[type-var]
-            async for item in items:
-                manager.push(conversation, item.chunks if isinstance(item, Outcome) else (item,))
-                yield item
-    finally:
-        manager.end(conversation)
+class Saying:
+    """An operation as the facade's client drives it: what it says next goes to the streaming manager (R242)."""
+
+    def __init__(self, operation: Operation, emissions: AsyncIterator[Emission]) -> None:
+        """Nothing is said before the client is read."""
+        self._manager = operation.services.streaming
+        self._named = (operation.id, operation.conversation)
+        self._emissions = emissions
+
+    async def more(self) -> None:
+        """Push what the operation says next."""
+        said = await anext(self._emissions, None)
+        if said is None:
+            self._manager.end(*self._named)
+        else:
+            self._manager.push(*self._named, said)
+
+    async def aclose(self) -> None:
+        """Stop the operation where it stands."""
+        self._manager.end(*self._named)
+        await self._emissions.aclose()  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def read_back(
+    operation: Operation, emissions: AsyncIterator[Emission]
+) -> AsyncIterator[AsyncStreamClientBridge[Emission]]:
+    """Give the client through which the facade reads an operation; it is one of the stream's clients (R243)."""
+    bridge = AsyncStreamClientBridge[Emission](lambda said: (said,), Saying(operation, emissions))
+    with operation.services.streaming.reading(operation.id, bridge):
+        try:
+            yield bridge
+        finally:
+            await bridge.aclose()

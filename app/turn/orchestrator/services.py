@@ -30,7 +30,7 @@ class Services:
     rings: Rings
     log: LogWriter
     wakeups: Wakeups
-    observers: StreamingManager
+    streaming: StreamingManager
     lease: Lease
     cancels: Cancels
     clock: Clock
