@@ -128,6 +128,8 @@ class KillPoints:
         self.holds: list[Hold] = []
         self.finished: list[Transaction] = []
         self.refuses = False
+        self.flows = asyncio.Event()
+        self.flows.set()
 
     @property
     def url(self) -> str:
@@ -148,6 +150,14 @@ class KillPoints:
         """Cut every connection, as a network does that fails."""
         for link in list(self._links):
             link.cut()
+
+    def part(self) -> None:
+        """Pass nothing on until `join`: connections stay, and nobody learns that what he says arrives nowhere."""
+        self.flows.clear()
+
+    def join(self) -> None:
+        """Pass on what was kept back, and everything from now on."""
+        self.flows.set()
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -172,6 +182,7 @@ class KillPoints:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
+        self.join()
         for hold in self.holds:
             hold.drop()
         self.cut()
@@ -216,6 +227,7 @@ class _Link:
     async def run(self) -> None:
         """Pass messages on in both directions until one of the two ends."""
         opening = await self._opening()
+        await self._points.flows.wait()
         answers, self._upstream = await self._points.open_to()
         self._upstream.write(opening)
         parts = [self._read_asked(), self._pass_asked(self._upstream), self._pass_answers(answers)]
@@ -260,6 +272,7 @@ class _Link:
             hold = self._hold_before(kind, body)
             if hold is not None and not await self._stay(hold):
                 return
+            await self._points.flows.wait()
             upstream.write(kind + (len(body) + 4).to_bytes(4) + body)
             await upstream.drain()
 
@@ -317,6 +330,7 @@ class _Link:
                 hold = self._find(committed, DONE)
                 if hold is not None and not await self._stay(hold):
                     return
+            await self._points.flows.wait()
             self._writer.write(kept)
             kept = b""
             await self._writer.drain()

@@ -3,12 +3,12 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -19,6 +19,8 @@ PATIENCE = 30.0
 START_SECONDS = 30.0
 """A start takes one to three seconds; this only bounds a failure on a machine that is busy."""
 
+SERVE: Final = ("-m", "app", "serve")
+
 CUT = (httpx.RemoteProtocolError, httpx.ReadError)
 """What a client gets whose response was not finished."""
 
@@ -28,6 +30,7 @@ class Server:
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path, database: str | None) -> None:
         self.database = database or ""
+        self.home = log.parent
         self._process = process
         self._log = log
         self.root = ""
@@ -171,14 +174,20 @@ class Servers:
         self._numbers = count()
         self._started: list[Server] = []
 
-    async def start(self, database: str | None, model_url: str | None = None, **settings: str) -> Server:
-        """Start a server on a database (None: its own embedded one), with variables of its own, and wait for it."""
+    async def start(
+        self, database: str | None, model_url: str | None = None, *, program: Sequence[str] = SERVE, **settings: str
+    ) -> Server:
+        """Start a server on a database (None: its own embedded one), with variables of its own, and wait for it.
+
+        `program` is what Python is told to run, in place of the service's own command.
+        """
         home = self._folder / f"server-{next(self._numbers)}"
         home.mkdir()
         log = home / "server.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "app", "serve"),
+                sys.executable,
+                *program,
                 cwd=home,  # no .env of the developer's is read there
                 env=environment(database, model_url, settings),
                 stdin=asyncio.subprocess.DEVNULL,
