@@ -32,7 +32,13 @@ TRANSACTION_GUARD: Final = """
 SELECT set_config('transaction_timeout', '12000', false)
 WHERE current_setting('server_version_num')::int >= 170000
 """
-"""The other guards don't see a process that is frozen between preparing a statement and executing it. From 17 on."""
+"""The other guards don't see a process that is frozen between preparing a statement and executing it. From 17 on;
+before, whoever takes over ends such sessions (`replicas.end_stuck`)."""
+
+_MISSING_GUARDS: Final = text("""
+SELECT name FROM pg_settings WHERE setting = '0' AND name IN
+    ('idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout', 'transaction_timeout') ORDER BY name
+""")
 
 POOLED: Final[dict[str, Any]] = {
     "statement_cache_size": 0,
@@ -221,6 +227,13 @@ class Database:
             return True
 
         await self.land(done, never, give_up=give_up)
+
+    async def missing_guards(self) -> list[str]:
+        """Give the timeouts that a pooler's sessions lack. Connections of our own set them, so nothing is asked."""
+        if not self._pooled:
+            return []
+        async with self.transaction() as connection:
+            return list((await connection.scalars(_MISSING_GUARDS)).all())
 
     async def ping(self) -> bool:
         """Tell whether the database answers."""

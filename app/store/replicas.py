@@ -1,9 +1,10 @@
 """Replicas: one row per process start, renewed while the process lives. Times are the database's alone."""
 
 from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
-from sqlalchemy import func, literal, select, update
+from sqlalchemy import func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.store.database import Connection
@@ -51,6 +52,22 @@ async def orphans(connection: Connection, limit: int) -> list[tuple[UUID, UUID]]
     query = select(running.id, running.running_operation).where(running.running_operation.is_not(None), ~alive)
     rows = await connection.execute(query.limit(limit))
     return [(row.id, row.running_operation) for row in rows]
+
+
+_END_STUCK: Final = text("""
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+    AND state = 'active' AND wait_event = 'ClientRead' AND state_change < now() - make_interval(secs => :seconds)
+""")
+
+
+async def end_stuck(connection: Connection, seconds: float) -> int:
+    """End sessions of this role that have waited so long for the rest of a statement, and tell how many.
+
+    A process that is frozen between preparing a statement and executing it holds its locks, and no timeout of Postgres
+    15 or 16 sees that; from 17 on `transaction_timeout` does. A process that lives sends the rest at once.
+    """
+    return int(await connection.scalar(_END_STUCK, {"seconds": seconds}) or 0)
 
 
 async def forget_dead(connection: Connection) -> None:

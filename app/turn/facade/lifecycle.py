@@ -34,6 +34,13 @@ class Lifecycle:
     async def start(self) -> None:
         """Register this replica and start what runs beside operations; raises when the database can't be reached."""
         await self._services.lease.start()
+        if missing := await self._services.database.missing_guards():
+            self._log.warning(
+                "database.guards_missing",
+                settings=missing,
+                hint="Behind a pooler only the role can set them: ALTER ROLE … SET, as the README says. Without them "
+                "a process that hangs inside a transaction blocks the one that takes over.",
+            )
         self._beside.start(self._services.lease.run(), "lease")
         self._beside.start(self._services.log.run(), "event log")
         self._beside.start(self._services.wakeups.run(), "wake-ups")

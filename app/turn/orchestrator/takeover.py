@@ -23,6 +23,7 @@ from app.turn.orchestrator.rerun import Rerun, may_run_again, reclaim
 from app.turn.orchestrator.services import Services
 
 AT_ONCE: Final = 20
+STUCK_SECONDS: Final = 5.0
 INTERRUPTED: Final = Reason(
     StreamStatus.FAILED,
     "interrupted",
@@ -76,7 +77,16 @@ class Takeover:
         async with self._database.transaction() as connection:
             orphans = await replicas.orphans(connection, AT_ONCE)
         taken = [await self._try(self._take(conversation, operation, start)) for conversation, operation in orphans]
+        if not all(taken):
+            await self._unlock()
         return sum(taken) + await self._end_strays()
+
+    async def _unlock(self) -> None:
+        """Let the next look have what a frozen process may still hold locked."""
+        async with self._database.transaction() as connection:
+            ended = await replicas.end_stuck(connection, STUCK_SECONDS)
+        if ended:
+            self._log.warning("takeover.stuck_sessions_ended", sessions=ended)
 
     async def _end_strays(self) -> int:
         """End operations and waiters that are stored as this process's and that nothing here works on."""
