@@ -21,20 +21,21 @@ DONE: Final = "DONE"
 PATIENCE: Final = 20.0
 
 TRANSACTIONS: Final = {
-    "take": r"INSERT INTO conversations .* ON CONFLICT",
-    "continue": r"UPDATE conversations SET persona_id=.* RETURNING conversations\.fence$",
-    "settle": r"UPDATE conversations SET running_operation=",
+    "take": r"\s*INSERT INTO conversations .*\sON CONFLICT",
+    "continue": r"\s*UPDATE conversations SET\s+fence = nextval\('fences'\), running_operation = ",
+    "start": r"\s*WITH summary AS",
+    "settle": r"\s*UPDATE conversations SET\s+running_operation = NULL",
     "end": r"UPDATE conversations SET fence=nextval\('fences'\), updated_at=now\(\) WHERE",
     "cancel": r"UPDATE conversations SET cancel_fence=conversations.fence",
-    "partial": r"SELECT pending_external_tool_requests.* FOR UPDATE",
-    "touch": r"UPDATE inbound_messages SET touched=",
+    "partial": r"\s*SELECT [^(]* FROM pending_external_tool_requests .* FOR UPDATE",
+    "touch": r"\s*UPDATE inbound_messages SET touched = ",
     "journal": r"UPDATE inbound_messages SET journal",
     "flush": r"\s*WITH input AS",
     "takeover": r"SELECT inbound_messages\.conversation, .* AND inbound_messages\.operation = ",
     "leave": r"DELETE FROM inbound_messages",
     "renew": r"UPDATE replicas SET expires_at=",
     "mark": r"UPDATE replicas SET dead=",
-    "find": r"SELECT streams\.",
+    "find": r"\s*SELECT stream\.",
 }
 _NAMES: Final = {name: re.compile(pattern, re.DOTALL) for name, pattern in TRANSACTIONS.items()}
 _INTROSPECTION: Final = re.compile(r"\s*(WITH RECURSIVE typeinfo|SELECT\s+(current_setting\('jit'|set_config\('jit'))")

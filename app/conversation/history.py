@@ -4,7 +4,7 @@
 long the conversation is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -91,19 +91,30 @@ async def read(
         found = await _edges(connection, conversation, policy)
     else:
         found = await _around(connection, conversation, summary, policy)
-    once = {record.position: record for record in found}
+    return entries_of(found)
+
+
+def entries_of(records: Iterable[MessageRecord]) -> list[Entry]:
+    """Give stored messages, in any order and perhaps several times, as entries in order."""
+    once = {record.position: record for record in records}
     return [Entry(position, once[position].message()) for position in sorted(once)]
 
 
-async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[MessageRecord]:
+def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
+    """Give how many messages of either end are needed where no summary is told; None is all."""
     if policy.limit == 0:
-        return await messages.oldest(connection, conversation)
+        return None, 0
     # One more than the head, since a summary may stand right behind it; two more at the end, for two summaries.
-    return [
-        *await messages.oldest(connection, conversation, limit=policy.head + 1),
-        *await messages.last_summary(connection, conversation),
-        *await messages.newest(connection, conversation, limit=policy.limit + 2),
-    ]
+    return policy.head + 1, policy.limit + 2
+
+
+async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[MessageRecord]:
+    first, last = reach(policy)
+    found = await messages.oldest(connection, conversation, limit=first)
+    if first is not None:
+        found += await messages.last_summary(connection, conversation)
+        found += await messages.newest(connection, conversation, limit=last)
+    return found
 
 
 async def _around(

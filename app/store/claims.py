@@ -5,33 +5,17 @@ of an idle conversation go through the same row.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 from uuid import UUID
 
-from sqlalchemy import (
-    BigInteger,
-    Executable,
-    Select,
-    Text,
-    Uuid,
-    and_,
-    bindparam,
-    cast,
-    exists,
-    func,
-    literal_column,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Select, func, or_, select, update
 
 from app.domain.errors import ConversationBusyError
 from app.domain.turn import Caller
 from app.store.conversations import unknown_conversation
 from app.store.database import Connection
-from app.store.inbound import live_waiter
-from app.store.tables import conversations, fences, inbound_messages, replicas
+from app.store.sql import Statement
+from app.store.tables import conversations, fences, replicas
 
 _row = conversations.c
 
@@ -55,41 +39,38 @@ class ReplicaGoneError(Exception):
     """The process was marked dead: it may accept nothing until it has a new id."""
 
 
-_ALIVE: Final = exists().where(replicas.c.id == bindparam("by"), ~replicas.c.dead)
-_TAKEN: Final[dict[str, Any]] = {
-    "fence": fences.next_value(),
-    "running_operation": bindparam("work"),
-    "running_replica": bindparam("by"),
-    "running_stream": bindparam("stream"),
-    "persona_id": bindparam("persona"),
-}
-_RENEWED: Final = {**_TAKEN, "cancel_fence": None, "updated_at": func.now()}
-_FREE: Final = and_(_row.user_id == bindparam("user"), _row.running_operation.is_(None), _ALIVE)
-_TAKE: Final = update(conversations).where(_row.id == bindparam("of"), _FREE).values(**_RENEWED).returning(_row.fence)
-
-
-def _taking_or_making() -> Executable:
-    """Make the statement of a turn's claim: a live process makes the conversation or takes one nobody waits for."""
-    place = cast(bindparam("place"), BigInteger)
-    waiting = inbound_messages.c
-    # Named as text: behind ON CONFLICT, "conversations" is the row in question and not one more table to look in.
-    same = waiting.conversation == literal_column("conversations.id", Uuid)
-    earlier = exists().where(same, live_waiter(), or_(place.is_(None), waiting.place < place))
-    made = {
-        "id": bindparam("of", type_=Uuid),
-        "organization_id": bindparam("organization", type_=Text),
-        "conversation_id": bindparam("named", type_=Text),
-        "user_id": bindparam("user", type_=Text),
-        "session_id": bindparam("session", type_=Text),
-        **_TAKEN,
-    }
-    source = select(*(cast(value, conversations.c[name].type) for name, value in made.items())).where(_ALIVE)
-    free = and_(_FREE, ~earlier)
-    statement = insert(conversations).from_select(list(made), source)
-    return statement.on_conflict_do_update(index_elements=["id"], set_=_RENEWED, where=free).returning(_row.fence)
-
-
-_TAKE_OR_MAKE: Final = _taking_or_making()
+_TAKE: Final = Statement("""
+UPDATE conversations SET
+    fence = nextval('fences'), running_operation = :operation::uuid, running_replica = :replica::uuid,
+    running_stream = :stream::text, persona_id = :persona::text, cancel_fence = NULL, updated_at = now()
+WHERE id = :id::uuid AND user_id = :user::text AND running_operation IS NULL
+    AND EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)
+RETURNING fence
+""")
+_TAKE_OR_MAKE: Final = Statement("""
+INSERT INTO conversations (
+    id, organization_id, conversation_id, user_id, session_id,
+    fence, running_operation, running_replica, running_stream, persona_id
+)
+SELECT :id::uuid, :organization::text, :named::text, :user::text, :session::text,
+    nextval('fences'), :operation::uuid, :replica::uuid, :stream::text, :persona::text
+WHERE EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)
+ON CONFLICT (id) DO UPDATE SET
+    fence = nextval('fences'), running_operation = :operation::uuid, running_replica = :replica::uuid,
+    running_stream = :stream::text, persona_id = :persona::text, cancel_fence = NULL, updated_at = now()
+WHERE conversations.user_id = :user::text AND conversations.running_operation IS NULL
+    AND EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)
+    AND NOT EXISTS (
+        SELECT FROM inbound_messages waiter
+        WHERE waiter.conversation = conversations.id AND waiter.status = 'waiting'
+            AND (:place::bigint IS NULL OR waiter.place < :place::bigint)
+            AND EXISTS (
+                SELECT FROM replicas WHERE id = waiter.replica AND NOT dead AND expires_at > now()
+            )
+    )
+RETURNING fence
+""")
+"""A live process makes the conversation, or takes one that is free and that no living waiter is before."""
 
 
 async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
@@ -100,24 +81,24 @@ async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
     wait, ReplicaGoneError when this process was marked dead.
     """
     given = {
-        "of": claim.conversation,
+        "id": claim.conversation,
         "organization": claim.caller.organization_id,
         "named": claim.conversation_id,
         "user": claim.caller.user_id,
         "session": claim.session_id,
-        "work": claim.operation,
-        "by": claim.replica,
+        "operation": claim.operation,
+        "replica": claim.replica,
         "stream": claim.stream_id,
         "persona": claim.persona_id,
         "place": claim.place,
     }
-    fence = await connection.scalar(_TAKE_OR_MAKE if create else _TAKE, given)
-    if fence is None:
+    taken = await (_TAKE_OR_MAKE if create else _TAKE).first(connection, given)
+    if taken is None:
         await _refuse(connection, claim)
-    return int(fence or 0)
+    return int(taken["fence"])
 
 
-async def _refuse(connection: Connection, claim: Claim) -> None:
+async def _refuse(connection: Connection, claim: Claim) -> NoReturn:
     query = select(_row.user_id, _row.running_operation, _row.running_stream).where(_row.id == claim.conversation)
     found = (await connection.execute(query)).first()
     if found is None or found.user_id != claim.caller.user_id:
@@ -203,18 +184,18 @@ async def lock(connection: Connection, conversation: UUID) -> tuple[int, UUID | 
     return None if found is None else (found.fence, found.running_operation)
 
 
-_RELEASE: Final = (
-    update(conversations)
-    .where(_row.id == bindparam("of"), _row.fence == bindparam("under"), _row.running_operation == bindparam("work"))
-    .values(running_operation=None, running_replica=None, running_stream=None, updated_at=func.now())
-    .returning(_row.id)
-)
+_RELEASE: Final = Statement("""
+UPDATE conversations SET
+    running_operation = NULL, running_replica = NULL, running_stream = NULL, updated_at = now()
+WHERE id = :id::uuid AND fence = :fence::bigint AND running_operation = :operation::uuid
+RETURNING id
+""")
 
 
 async def release(connection: Connection, conversation: UUID, *, operation: UUID, fence: int) -> bool:
     """Let the operation go; False when it no longer holds its fence."""
-    given = {"of": conversation, "under": fence, "work": operation}
-    return await connection.scalar(_RELEASE, given) is not None
+    given = {"id": conversation, "fence": fence, "operation": operation}
+    return await _RELEASE.first(connection, given) is not None
 
 
 @dataclass(frozen=True, slots=True)

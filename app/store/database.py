@@ -53,6 +53,7 @@ _LONGEST_PAUSE: Final = 1.0
 _STATEMENT_SECONDS: Final = 22.0
 """A little more than `statement_timeout`: a server that no longer answers at all must not hold a caller."""
 
+_DRIVER: Final = "driver"
 _RESERVED: Final = 2
 """Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
 
@@ -117,7 +118,9 @@ class Database:
         session = POOLED if self._pooled else {"server_settings": GUARDS}
         engine = create_async_engine(
             self.url,
+            isolation_level="AUTOCOMMIT",  # `transaction` begins and ends them on the driver, for its statements too
             pool_size=size,
+            pool_reset_on_return=None,
             max_overflow=0,
             pool_timeout=timeout,
             pool_pre_ping=False,
@@ -127,6 +130,7 @@ class Database:
             json_deserializer=loads,
             connect_args={"timeout": 5, "command_timeout": _STATEMENT_SECONDS, **session},
         )
+        event.listen(engine.sync_engine.pool, "connect", _keep_driver)
         event.listen(engine.sync_engine.pool, "checkout", _refuse_closed)
         if not self._pooled:
             event.listen(engine.sync_engine.pool, "connect", _guard)
@@ -141,7 +145,7 @@ class Database:
         """
         engine = self._reserved if reserved else self._engine
         try:
-            async with engine.begin() as connection:
+            async with engine.connect() as connection, _begun(driver_of(connection)):
                 yield connection
         except Exception as error:
             if not is_lost(error) or isinstance(error, DatabaseError):
@@ -156,13 +160,13 @@ class Database:
         Each statement is its own transaction. A failure closes the connection, since only the driver knows its state.
         """
         async with self._reserved.connect() as connection:
-            raw = await connection.get_raw_connection()
+            driver = driver_of(connection)
             try:
-                if self._pooled and raw.driver_connection is not None:
-                    async with raw.driver_connection.transaction():
-                        yield raw.driver_connection
+                if self._pooled:
+                    async with driver.transaction():
+                        yield driver
                 else:
-                    yield raw.driver_connection
+                    yield driver
             except BaseException:
                 await connection.invalidate()
                 raise
@@ -256,6 +260,34 @@ class Database:
         """How many connections are in use."""
         pools: list[Any] = [self._engine.pool, self._reserved.pool]
         return sum(int(pool.checkedout()) for pool in pools)
+
+
+def driver_of(connection: Connection) -> Any:
+    """Give the driver's own connection, inside the same transaction."""
+    return connection.info[_DRIVER]
+
+
+@asynccontextmanager
+async def _begun(driver: Any) -> AsyncIterator[None]:
+    """One transaction on the driver. A connection whose state is not known afterwards is closed."""
+    transaction = driver.transaction()
+    await transaction.start()
+    try:
+        yield
+        await transaction.commit()
+    except BaseException:
+        try:
+            await transaction.rollback()
+        except Exception:  # noqa: BLE001 - what broke the transaction is what is to be told
+            driver.terminate()
+        except BaseException:
+            driver.terminate()
+            raise
+        raise
+
+
+def _keep_driver(connection: Any, record: Any) -> None:
+    record.info[_DRIVER] = connection.driver_connection
 
 
 def _guard(connection: Any, _: Any) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from sqlalchemy import func, or_, select, tuple_, update
-from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.views import Cursor
 from app.store.database import Connection, Database
+from app.store.sql import Statement
 from app.store.tables import stream_events
 
 FLUSH_SECONDS: Final = 5.0
@@ -57,7 +57,16 @@ WITH input AS (
 )
 SELECT id, fence FROM held
 """
-_INSERT: Final = insert(stream_events).on_conflict_do_nothing()
+INSERT: Final = """
+INSERT INTO stream_events (conversation, stream_id, fence, first_n, last_n, frames)
+SELECT :conversation::uuid, batch.* FROM unnest(
+    :batch_streams::text[], :batch_fences::bigint[], :first_ns::int[], :last_ns::int[], :frames::bytea[]
+) AS batch
+ON CONFLICT DO NOTHING
+"""
+"""Writes batches of one conversation, which the transaction holds; a batch that is there already stays as it is."""
+
+_INSERT: Final = Statement(INSERT)
 _EXIST: Final = "SELECT id FROM conversations WHERE id = ANY($1::uuid[])"
 
 
@@ -92,21 +101,20 @@ def _verdict(batch: StoredBatch, fences: dict[UUID, int], existing: set[UUID]) -
 
 
 async def insert_batches(connection: Connection, batches: Sequence[StoredBatch]) -> None:
-    """Write batches inside a transaction that holds the conversation; a batch that is there already stays as it is."""
-    if not batches:
-        return
-    rows = [
-        {
-            "conversation": batch.conversation,
-            "stream_id": batch.stream_id,
-            "fence": batch.fence,
-            "first_n": batch.first_n,
-            "last_n": batch.last_n,
-            "frames": batch.frames,
-        }
-        for batch in batches
-    ]
-    await connection.execute(_INSERT, rows)
+    """Write batches of one conversation, which the transaction holds; one that is there already stays as it is."""
+    if batches:
+        await _INSERT.rows(connection, {"conversation": batches[0].conversation, **values(batches)})
+
+
+def values(batches: Sequence[StoredBatch]) -> dict[str, Any]:
+    """Give the values of `INSERT` for these batches."""
+    return {
+        "batch_streams": [batch.stream_id for batch in batches],
+        "batch_fences": [batch.fence for batch in batches],
+        "first_ns": [batch.first_n for batch in batches],
+        "last_ns": [batch.last_n for batch in batches],
+        "frames": [batch.frames for batch in batches],
+    }
 
 
 async def rewrite(

@@ -3,17 +3,19 @@
 A turn that waits for its conversation is a row too, with a place in the queue, so that order holds over all replicas.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import JSON, ColumnElement, Row, and_, bindparam, delete, exists, func, literal, select, update
-from sqlalchemy.dialects.postgresql import Insert, insert
-from sqlalchemy.exc import IntegrityError
+from asyncpg import UniqueViolationError
+from sqlalchemy import JSON, ColumnElement, Row, and_, bindparam, delete, exists, func, insert, literal, select, update
 
+from app.domain.jsontext import dumps_text
 from app.domain.turn import OperationKind
 from app.store.database import Connection
+from app.store.sql import Statement
 from app.store.tables import conversations, fences, inbound_messages, replicas
 
 _row = inbound_messages.c
@@ -43,26 +45,55 @@ class KeyTakenError(Exception):
     """Another operation has the idempotency key."""
 
 
-async def record(connection: Connection, entry: InboundRecord) -> None:
-    """Keep an accepted operation; one that waited is accepted in place. KeyTakenError when its key is in use."""
-    values = {name: getattr(entry, name) for name in entry.__slots__} | {"payload": dict(entry.payload)}
+def values(entry: InboundRecord) -> dict[str, Any]:
+    """Give the values of `RECORD`."""
+    named = {name: getattr(entry, name) for name in entry.__slots__}
+    return {**named, "kind": entry.kind.value, "payload": dumps_text(dict(entry.payload))}
+
+
+@contextmanager
+def refusing_keys() -> Iterator[None]:
+    """Turn the database's word on a key that is in use into KeyTakenError."""
     try:
-        await connection.execute(_RECORD, values)
-    except IntegrityError as error:
-        if _KEY_INDEX in str(error.orig):
+        yield
+    except UniqueViolationError as error:
+        if error.constraint_name == _KEY_INDEX:
             raise KeyTakenError from error
         raise
 
 
-def _recording() -> Insert:
-    """Make the statement that keeps an operation; one that waited is kept in place."""
-    statement = insert(inbound_messages)
-    names = [name for name in InboundRecord.__slots__ if name not in {"conversation", "operation"}]
-    accepted = {name: statement.excluded[name] for name in names}
-    return statement.on_conflict_do_update(index_elements=["conversation", "operation"], set_=accepted)
+RECORD: Final = """
+INSERT INTO inbound_messages (
+    conversation, operation, kind, status, stream_id, turn_id, fence, attempt, touched, pause_id, payload,
+    idempotency_key, request_hash
+)
+VALUES (
+    :conversation::uuid, :operation::uuid, :kind::text, :status::text, :stream_id::text, :turn_id::text,
+    :fence::bigint, :attempt::int, :touched::boolean, :pause_id::text, :payload::json,
+    :idempotency_key::text, :request_hash::text
+)
+ON CONFLICT (conversation, operation) DO UPDATE SET
+    kind = excluded.kind, status = excluded.status, stream_id = excluded.stream_id, turn_id = excluded.turn_id,
+    fence = excluded.fence, attempt = excluded.attempt, touched = excluded.touched, pause_id = excluded.pause_id,
+    payload = excluded.payload, idempotency_key = excluded.idempotency_key, request_hash = excluded.request_hash
+"""
+"""Keeps an accepted operation; one that waited is accepted in place."""
 
+FINISH: Final = """
+UPDATE inbound_messages SET
+    status = :status::text, ended_at = now(), journal = '{}',
+    payload = CASE WHEN :erase::boolean THEN '{}' ELSE payload END
+WHERE conversation = :conversation::uuid AND operation = :operation::uuid
+"""
+"""Says how the operation ended; with `erase` its payload goes."""
 
-_RECORD: Final = _recording()
+_FINISH: Final = Statement(FINISH)
+_TOUCH: Final = Statement("""
+UPDATE inbound_messages SET touched = true
+WHERE conversation = :conversation::uuid AND operation = :operation::uuid AND fence = :fence::bigint
+    AND status = 'running'
+RETURNING operation
+""")
 _THIS: Final = (_row.conversation == bindparam("of"), _row.operation == bindparam("this"))
 _FIND: Final = select(*(_row[name] for name in InboundRecord.__slots__)).where(*_THIS)
 _FIND_BY_KEY: Final = select(*(_row[name] for name in InboundRecord.__slots__)).where(
@@ -70,14 +101,6 @@ _FIND_BY_KEY: Final = select(*(_row[name] for name in InboundRecord.__slots__)).
     _row.kind == bindparam("what"),
     _row.idempotency_key == bindparam("key"),
 )
-_TOUCH: Final = (
-    update(inbound_messages)
-    .where(*_THIS, _row.fence == bindparam("under"), _row.status == "running")
-    .values(touched=True)
-    .returning(_row.operation)
-)
-_FINISH: Final = update(inbound_messages).where(*_THIS).values(status=bindparam("how"), ended_at=func.now(), journal=[])
-_ERASE: Final = _FINISH.values(payload={})
 
 
 async def find(connection: Connection, conversation: UUID, operation: UUID) -> InboundRecord | None:
@@ -110,8 +133,8 @@ async def was_touched(connection: Connection, conversation: UUID, operation: UUI
 
 async def touch(connection: Connection, conversation: UUID, operation: UUID, fence: int) -> bool:
     """Say that the outside world may have seen something of the operation; False when its fence is gone."""
-    touched = await connection.scalar(_TOUCH, {"of": conversation, "this": operation, "under": fence})
-    return touched is not None
+    named = {"conversation": conversation, "operation": operation, "fence": fence}
+    return await _TOUCH.first(connection, named) is not None
 
 
 async def journal(
@@ -150,8 +173,8 @@ async def finish(
     connection: Connection, conversation: UUID, operation: UUID, status: str, *, erase: bool = False
 ) -> None:
     """Say how the operation ended; with `erase` its payload goes."""
-    named = {"of": conversation, "this": operation, "how": status}
-    await connection.execute(_ERASE if erase else _FINISH, named)
+    named = {"conversation": conversation, "operation": operation, "status": status, "erase": erase}
+    await _FINISH.rows(connection, named)
 
 
 # Waiting ------------------------------------------------------------------------------------------------------------

@@ -6,16 +6,30 @@ from itertools import takewhile
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Select, bindparam, func, insert, select, update
+from sqlalchemy import Select, bindparam, select, update
 
 from app.domain.messages import NEVER_SENT, Message
 from app.store.database import Connection
+from app.store.sql import Statement, as_json
 from app.store.tables import messages
 
 _row = messages.c
-# Statements of every turn are made once: making one anew costs more than running it.
-_NEWEST: Final = select(func.coalesce(func.max(_row.position), 0)).where(_row.conversation == bindparam("of"))
-_APPEND: Final = insert(messages)
+APPEND: Final = """
+INSERT INTO messages (
+    conversation, position, message_id, turn_id, role, content, tool_calls, tool_call_id, name, is_error, metadata
+)
+SELECT :conversation::uuid, before.position + new.n, new.message_id, new.turn_id, new.role, new.content,
+    new.tool_calls, new.tool_call_id, new.name, new.is_error, new.metadata
+FROM (SELECT coalesce(max(position), 0) AS position FROM messages WHERE conversation = :conversation::uuid) AS before,
+    unnest(
+        :message_ids::text[], :message_turns::text[], :roles::text[], :contents::json[], :tool_calls::json[],
+        :tool_call_ids::text[], :names::text[], :are_errors::boolean[], :message_metadata::json[]
+    ) WITH ORDINALITY
+    AS new(message_id, turn_id, role, content, tool_calls, tool_call_id, name, is_error, metadata, n)
+"""
+"""Appends in order. The transaction holds the conversation, so positions can't collide."""
+
+_APPEND: Final = Statement(APPEND)
 EDGE: Final = 32
 """How many rows are read at a time to make a round whole that a limit cuts."""
 
@@ -31,26 +45,24 @@ class NewMessage:
 
 async def append(connection: Connection, conversation: UUID, new: Sequence[NewMessage]) -> None:
     """Append in order. The transaction holds the conversation, so positions can't collide."""
-    if not new:
-        return
-    position = await connection.scalar(_NEWEST, {"of": conversation}) or 0
-    rows = [
-        {
-            "conversation": conversation,
-            "position": position + offset,
-            "message_id": entry.message_id,
-            "turn_id": entry.turn_id,
-            "role": entry.message.role,
-            "content": entry.message.content,
-            "tool_calls": [call.to_json() for call in entry.message.tool_calls] or None,
-            "tool_call_id": entry.message.tool_call_id,
-            "name": entry.message.name,
-            "is_error": entry.message.is_error,
-            "metadata": dict(entry.message.metadata) if entry.message.metadata else None,
-        }
-        for offset, entry in enumerate(new, start=1)
-    ]
-    await connection.execute(_APPEND, rows)
+    if new:
+        await _APPEND.rows(connection, {"conversation": conversation, **values(new)})
+
+
+def values(new: Sequence[NewMessage]) -> dict[str, Any]:
+    """Give the values of `APPEND` for these messages."""
+    told = [entry.message for entry in new]
+    return {
+        "message_ids": [entry.message_id for entry in new],
+        "message_turns": [entry.turn_id for entry in new],
+        "roles": [message.role for message in told],
+        "contents": [as_json(message.content) for message in told],
+        "tool_calls": [as_json([call.to_json() for call in message.tool_calls] or None) for message in told],
+        "tool_call_ids": [message.tool_call_id for message in told],
+        "names": [message.name for message in told],
+        "are_errors": [message.is_error for message in told],
+        "message_metadata": [as_json(dict(message.metadata) if message.metadata else None) for message in told],
+    }
 
 
 async def leave_out(connection: Connection, conversation: UUID, turn_id: str) -> None:
@@ -130,14 +142,29 @@ async def oldest(
 ) -> list[MessageRecord]:
     """Give the first messages between two positions that may be sent; a round at the limit's edge is whole."""
     query = _sendable(conversation, after, before).order_by(_row.position)
-    found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit))]
-    while limit and len(found) >= limit:
-        following = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
-        rows = [MessageRecord(*row) for row in await connection.execute(following)]
-        answers = list(takewhile(lambda record: record.role == "tool", rows))
+    found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit + 1 if limit else None))]
+    return await whole_at_end(connection, conversation, found, limit=limit, before=before)
+
+
+async def whole_at_end(
+    connection: Connection,
+    conversation: UUID,
+    found: list[MessageRecord],
+    *,
+    limit: int | None,
+    before: int | None = None,
+) -> list[MessageRecord]:
+    """Give `limit` of the messages and the rest of their last round; `found` has one more, to tell if there is any."""
+    if not limit or len(found) <= limit:
+        return found
+    following, found = found[limit:], found[:limit]
+    while following and following[0].role == "tool":
+        answers = list(takewhile(lambda record: record.role == "tool", following))
         found += answers
-        if len(answers) < EDGE:
+        if len(answers) < len(following):
             break
+        query = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
+        following = [MessageRecord(*row) for row in await connection.execute(query)]
     return found
 
 
@@ -145,14 +172,21 @@ async def newest(connection: Connection, conversation: UUID, *, after: int = 0, 
     """Give the last messages behind a position that may be sent, in order; a round at the limit's edge is whole."""
     query = _sendable(conversation, after, None).order_by(_row.position.desc())
     found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit))]
-    while len(found) >= limit and found[-1].role == "tool":
-        earlier = _sendable(conversation, after, found[-1].position).order_by(_row.position.desc()).limit(EDGE)
-        rows = [MessageRecord(*row) for row in await connection.execute(earlier)]
-        if not rows:
+    return await whole_at_start(connection, conversation, found[::-1], after=after, limit=limit)
+
+
+async def whole_at_start(
+    connection: Connection, conversation: UUID, found: list[MessageRecord], *, after: int = 0, limit: int
+) -> list[MessageRecord]:
+    """Give the messages with what is missing of their first round; fewer than `limit` are all that there are."""
+    while found and len(found) >= limit and found[0].role == "tool":
+        query = _sendable(conversation, after, found[0].position).order_by(_row.position.desc()).limit(EDGE)
+        earlier = [MessageRecord(*row) for row in await connection.execute(query)]
+        if not earlier:
             break
-        answers = list(takewhile(lambda record: record.role == "tool", rows))
-        found += rows[: len(answers) + 1]
-    return found[::-1]
+        answers = list(takewhile(lambda record: record.role == "tool", earlier))
+        found = [*earlier[: len(answers) + 1][::-1], *found]
+    return found
 
 
 async def last_summary(connection: Connection, conversation: UUID) -> list[MessageRecord]:

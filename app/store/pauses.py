@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, Select, bindparam, func, insert, literal, select, tuple_, update
+from sqlalchemy import func, select, tuple_, update
 
+from app.domain.jsontext import dumps_text
 from app.domain.messages import ToolCall
 from app.domain.pause import PauseEvent, PauseState, advance
 from app.domain.tools import ToolResult
 from app.domain.turn import Caller, OnExpiry, Pause
 from app.store.database import Connection
+from app.store.sql import Statement, as_json
 from app.store.tables import pauses
 
 _row = pauses.c
@@ -69,49 +71,53 @@ def iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-_COLUMNS = (
-    _row.conversation,
-    _row.pause_id,
-    _row.organization_id,
-    _row.conversation_id,
-    _row.user_id,
-    _row.session_id,
-    _row.persona_id,
-    _row.stream_id,
-    _row.turn_id,
-    _row.fence,
-    _row.state,
-    _row.end_reason,
-    _row.tool_calls,
-    _row.results,
-    _row.rationale,
-    _row.snapshot,
-    _row.requested_at,
-    _row.expires_at,
-    _row.on_expiry,
+_NAMES: Final = (
+    "conversation, pause_id, organization_id, conversation_id, user_id, session_id, persona_id, stream_id, turn_id,"
+    " fence, state, end_reason, tool_calls, results, rationale, snapshot, requested_at, expires_at, on_expiry"
 )
+_COLUMNS: Final = tuple(_row[name] for name in _NAMES.split(", "))
+_SELECT: Final = f"""
+SELECT {_NAMES} FROM pending_external_tool_requests WHERE conversation = :conversation::uuid AND
+"""  # noqa: S608 - put together of constants
+_HELD: Final = Statement(f"{_SELECT} state = 'held'")
+_HELD_LOCKED: Final = Statement(f"{_SELECT} state = 'held' FOR UPDATE")
+_FIND: Final = Statement(f"{_SELECT} pause_id = :pause_id::text")
+_FIND_LOCKED: Final = Statement(f"{_SELECT} pause_id = :pause_id::text FOR UPDATE")
+_HOLD: Final = Statement("""
+INSERT INTO pending_external_tool_requests (
+    conversation, pause_id, organization_id, conversation_id, user_id, session_id, persona_id, stream_id, turn_id,
+    fence, state, end_reason, tool_calls, results, rationale, snapshot, requested_at, expires_at, on_expiry
+)
+VALUES (
+    :conversation::uuid, :pause_id::text, :organization_id::text, :conversation_id::text, :user_id::text,
+    :session_id::text, :persona_id::text, :stream_id::text, :turn_id::text, :fence::bigint, :state::text,
+    :end_reason::text, :calls::json, :results::json, :rationale::text, :snapshot::json,
+    now(), now() + :ttl_seconds::double precision * interval '1 second', :on_expiry::text
+)
+""")
+_MOVE: Final = Statement("""
+UPDATE pending_external_tool_requests SET
+    state = :state::text,
+    results = coalesce(:results::json, results),
+    end_reason = coalesce(:reason::text, end_reason),
+    resolved_at = CASE WHEN :over::boolean THEN now() ELSE resolved_at END,
+    snapshot = CASE WHEN :over::boolean THEN NULL ELSE snapshot END
+WHERE conversation = :conversation::uuid AND pause_id = :pause_id::text AND state = :seen::text
+RETURNING pause_id
+""")
 
 
-def _record(row: Row[*tuple[Any, ...]]) -> PauseRecord:
-    values = row._asdict()
+def _record(row: Any) -> PauseRecord:
+    values = dict(row)
     values["state"] = PauseState(values["state"])
     values["calls"] = tuple(ToolCall.from_json(call) for call in values.pop("tool_calls"))
     values["results"] = tuple(ToolResult.from_json(result) for result in values["results"])
     return PauseRecord(**values)
 
 
-def _pauses(conversation: UUID) -> Select[Any]:
-    return select(*_COLUMNS).where(_row.conversation == conversation)
-
-
-_HELD: Final = select(*_COLUMNS).where(_row.conversation == bindparam("of"), _row.state == PauseState.HELD.value)
-_HELD_LOCKED: Final = _HELD.with_for_update()
-
-
 async def held(connection: Connection, conversation: UUID, *, for_update: bool = False) -> PauseRecord | None:
     """Give the pause that the conversation holds."""
-    statement = _HELD_LOCKED if for_update else _HELD
-    found = (await connection.execute(statement, {"of": conversation})).first()
+    found = await (_HELD_LOCKED if for_update else _HELD).first(connection, {"conversation": conversation})
     return _record(found) if found is not None else None
 
 
@@ -119,23 +125,19 @@ async def find(
     connection: Connection, conversation: UUID, pause_id: str, *, for_update: bool = False
 ) -> PauseRecord | None:
     """Give one pause, whatever its state."""
-    query = _pauses(conversation).where(_row.pause_id == pause_id)
-    found = (await connection.execute(query.with_for_update() if for_update else query)).first()
+    named = {"conversation": conversation, "pause_id": pause_id}
+    found = await (_FIND_LOCKED if for_update else _FIND).first(connection, named)
     return _record(found) if found is not None else None
 
 
 async def hold(connection: Connection, pause: PauseRecord) -> None:
     """Store a new pause, held."""
-    values: dict[str, Any] = {column.name: None for column in _COLUMNS}
-    values |= {name: getattr(pause, name) for name in pause.__slots__ if name in values}
+    values = {name: getattr(pause, name) for name in pause.__slots__}
     values["state"] = pause.state.value
-    values["tool_calls"] = [call.to_json() for call in pause.calls]
-    values["results"] = [result.to_json() for result in pause.results]
-    values["snapshot"] = dict(pause.snapshot) if pause.snapshot else None
-    values["requested_at"] = func.now()
-    if pause.ttl_seconds is not None:
-        values["expires_at"] = func.now() + literal(timedelta(seconds=pause.ttl_seconds))
-    await connection.execute(insert(pauses).values(**values))
+    values["calls"] = dumps_text([call.to_json() for call in pause.calls])
+    values["results"] = dumps_text([result.to_json() for result in pause.results])
+    values["snapshot"] = as_json(dict(pause.snapshot) if pause.snapshot else None)
+    await _HOLD.first(connection, values)
 
 
 async def move(
@@ -150,22 +152,33 @@ async def move(
 
     A pause that is over keeps its calls and the reason, and loses its snapshot.
     """
-    state = advance(pause.state, event)
-    changes: dict[str, Any] = {"state": state.value}
-    if results is not None:
-        changes["results"] = [result.to_json() for result in results]
-    if reason is not None:
-        changes["end_reason"] = reason
-    if state is PauseState.ENDED:
-        changes |= {"resolved_at": func.now(), "snapshot": None}
-    statement = (
-        update(pauses)
-        .where(_row.conversation == pause.conversation, _row.pause_id == pause.pause_id)
-        .where(_row.state == pause.state.value)
-        .values(**changes)
-        .returning(_row.pause_id)
+    return await move_from(
+        connection, pause.conversation, pause.pause_id, pause.state, event, reason=reason, results=results
     )
-    return await connection.scalar(statement) is not None
+
+
+async def move_from(
+    connection: Connection,
+    conversation: UUID,
+    pause_id: str,
+    seen: PauseState,
+    event: PauseEvent,
+    *,
+    reason: str | None = None,
+    results: Sequence[ToolResult] | None = None,
+) -> bool:
+    """Change the state of a pause that is in the state `seen`, as `move` does; False when it is in another."""
+    state = advance(seen, event)
+    values = {
+        "conversation": conversation,
+        "pause_id": pause_id,
+        "seen": seen.value,
+        "state": state.value,
+        "results": None if results is None else dumps_text([result.to_json() for result in results]),
+        "reason": reason,
+        "over": state is PauseState.ENDED,
+    }
+    return await _MOVE.first(connection, values) is not None
 
 
 async def keep_partial(connection: Connection, pause: PauseRecord, results: Sequence[ToolResult]) -> None:
@@ -200,4 +213,4 @@ async def waiting(
     if after is not None:
         query = query.where(tuple_(_row.requested_at, _row.pause_id) > after)
     rows = await connection.execute(query.order_by(_row.requested_at, _row.pause_id).limit(limit))
-    return [_record(row) for row in rows]
+    return [_record(row) for row in rows.mappings()]

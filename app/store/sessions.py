@@ -9,18 +9,57 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Table, and_, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from app.domain.jsontext import dumps_text
 from app.domain.session import FIRST_MOOD, SessionKey, SessionState, TraceEntry, merged
 from app.store.database import Connection
+from app.store.sql import Statement, as_json
 from app.store.tables import conversations, inbound_messages, reasoning_traces, session_state
 
 _state = session_state.c
 _entry = reasoning_traces.c
 _KEY: Final = ("organization_id", "user_id", "session_id")
 _SHOWN: Final = (_state.mood, _state.user_context, _state.task_context, _state.version)
-_APPEND: Final = insert(reasoning_traces)
+
+_FIND: Final = Statement("""
+SELECT mood, user_context, task_context, version FROM session_state
+WHERE organization_id = :organization_id::text AND user_id = :user_id::text AND session_id = :session_id::text
+""")
+_COUNT: Final = """
+INSERT INTO session_state (organization_id, user_id, session_id, traced, mood, user_context, task_context)
+SELECT :organization_id::text, :user_id::text, :session_id::text, json_array_length(:trace::json), :mood::text,
+    coalesce(:user_context::json, '{}'), coalesce(:task_context::json, '{}')
+WHERE :trace::json IS NOT NULL
+ON CONFLICT (organization_id, user_id, session_id) DO UPDATE SET
+    traced = session_state.traced + excluded.traced, updated_at = now(),
+    mood = coalesce(:mood::text, session_state.mood),
+    user_context = coalesce(:user_context::json, session_state.user_context),
+    task_context = coalesce(:task_context::json, session_state.task_context),
+    version = session_state.version + :changed::boolean::int
+RETURNING traced
+"""
+_TRACE: Final = """
+INSERT INTO reasoning_traces (
+    organization_id, user_id, session_id, position, conversation, conversation_id, stream_id, turn_id, persona_id,
+    at, type, message, related_id, details
+)
+SELECT :organization_id::text, :user_id::text, :session_id::text,
+    counted.traced - json_array_length(:trace::json) + entry.n, :conversation::uuid, :conversation_name::text,
+    :stream_id::text, :turn_id::text, :persona_id::text,
+    entry.at, entry.type, entry.message, entry.related_id, entry.details
+FROM counted, json_to_recordset(:trace::json) AS entry(
+    n integer, at timestamptz, type text, message text, related_id text, details json
+)
+"""
+KEEP: Final = f"counted AS ({_COUNT}), traced AS ({_TRACE})"
+"""Parts of a statement that append to a session's trace and change its working memory; nothing without a trace.
+
+`counted.traced` is the number of the newest entry then, which `trim` is to be told.
+"""
+
+_KEEP: Final = Statement(f"WITH {KEEP} SELECT traced FROM counted")  # noqa: S608 - put together of constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +74,18 @@ class TraceOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What an operation leaves in its session: entries of the trace, of which the last `most` stay, and changes."""
+
+    key: SessionKey
+    conversation_id: str
+    persona_id: str
+    entries: tuple[TraceEntry, ...]
+    most: int
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class TraceRecord:
     """An entry as it is stored. Positions grow; a gap is where a conversation was erased."""
 
@@ -45,8 +96,8 @@ class TraceRecord:
 
 async def find(connection: Connection, key: SessionKey) -> SessionState:
     """Give what the session keeps; version 0 says that there is nothing."""
-    row = (await connection.execute(select(*_SHOWN).where(_is(session_state, key)))).first()
-    return SessionState() if row is None else _read(row)
+    row = await _FIND.first(connection, _named(key))
+    return state_of(None if row is None else dict(row))
 
 
 async def merge_user_context(connection: Connection, key: SessionKey, given: Mapping[str, Any]) -> SessionState:
@@ -85,20 +136,36 @@ async def keep(
 
     The transaction holds the operation's conversation. Of the working memory, the last writer's word counts.
     """
-    changed = {**changes, "version": _state.version + 1} if changes else {}
-    made = upsert(session_state).values(**_named(key), **(changes or {}), traced=len(entries))
-    counted = made.on_conflict_do_update(
-        index_elements=_KEY, set_={"traced": _state.traced + len(entries), "updated_at": func.now(), **changed}
-    ).returning(_state.traced)
-    last = int(await connection.scalar(counted) or 0)
-    first = last - len(entries) + 1
-    rows = [{**_named(key), **_row(entry, origin), "position": place} for place, entry in enumerate(entries, first)]
-    if rows:
-        await connection.execute(_APPEND, rows)
-    if last > most:
-        await connection.execute(
-            delete(reasoning_traces).where(_is(reasoning_traces, key), _entry.position <= last - most)
-        )
+    about = {"conversation": origin.conversation, "stream_id": origin.stream_id, "turn_id": origin.turn_id}
+    kept = Kept(key, origin.conversation_id, origin.persona_id, tuple(entries), most, changes or {})
+    row = await _KEEP.first(connection, {**about, **values(kept)})
+    await trim(connection, kept, row["traced"])
+
+
+async def trim(connection: Connection, kept: Kept, last: int) -> None:
+    """Let entries go that are too old now; a statement of its own sees what was appended while the other one waited."""
+    if last > kept.most:
+        old = _entry.position <= last - kept.most
+        await connection.execute(delete(reasoning_traces).where(_is(reasoning_traces, kept.key), old))
+
+
+def values(kept: Kept | None) -> dict[str, Any]:
+    """Give the values of `KEEP`; nothing is kept of None."""
+    key = kept.key if kept else SessionKey("", "", "")
+    changes = kept.changes if kept else {}
+    return {
+        "organization_id": key.organization_id,
+        "user_id": key.user_id,
+        "session_id": key.session_id,
+        "conversation_name": kept.conversation_id if kept else "",
+        "persona_id": kept.persona_id if kept else "",
+        "trace": None if kept is None else dumps_text([_told(n, entry) for n, entry in enumerate(kept.entries, 1)]),
+        "most": kept.most if kept else 0,
+        "changed": bool(changes),
+        "mood": changes.get("mood"),
+        "user_context": as_json(changes.get("user_context")),
+        "task_context": as_json(changes.get("task_context")),
+    }
 
 
 async def trace_page(
@@ -149,21 +216,19 @@ def _named(key: SessionKey) -> dict[str, Any]:
     return {name: getattr(key, name) for name in _KEY}
 
 
+def state_of(stored: Mapping[str, Any] | None) -> SessionState:
+    """Give the working memory of a row; version 0 where there is none."""
+    return SessionState(**{**stored, "mood": stored["mood"] or FIRST_MOOD}) if stored else SessionState()
+
+
 def _read(row: Any) -> SessionState:
     return SessionState(row.mood or FIRST_MOOD, row.user_context, row.task_context, row.version)
 
 
-def _row(entry: TraceEntry, origin: TraceOrigin) -> dict[str, Any]:
-    about = {name: getattr(origin, name) for name in TraceOrigin.__slots__}
+def _told(n: int, entry: TraceEntry) -> dict[str, Any]:
     details = dict(entry.details) if entry.details is not None else None
-    return {
-        **about,
-        "at": entry.at,
-        "type": entry.type,
-        "message": entry.message,
-        "related_id": entry.related_id,
-        "details": details,
-    }
+    told = {"type": entry.type, "message": entry.message, "related_id": entry.related_id, "details": details}
+    return {"n": n, "at": entry.at.isoformat(), **told}
 
 
 def _record(values: Mapping[str, Any]) -> TraceRecord:

@@ -5,27 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    ColumnElement,
-    Text,
-    Update,
-    bindparam,
-    case,
-    cast,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import ColumnElement, case, func, select, update
 
+from app.domain.jsontext import dumps_text
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 from app.store.database import Connection
-from app.store.tables import conversations, streams
+from app.store.sql import Statement, as_json
+from app.store.tables import streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,38 +58,21 @@ class StreamRecord:
         return self.status is not StreamStatus.RUNNING and last is not None and cursor >= last
 
 
+_FIND: Final = Statement("""
+SELECT stream.conversation, stream.stream_id, stream.turn_id, stream.persona_id, stream.status, stream.close_reason,
+    stream.fence, stream.fences, stream.ends, stream.pause_id, stream.usage, stream.final_response, stream.error,
+    stream.continued_on, stream.expired, owner.organization_id, owner.user_id, owner.conversation_id
+FROM streams stream JOIN conversations owner ON owner.id = stream.conversation
+WHERE stream.conversation = :conversation::uuid AND stream.stream_id = :stream_id::text
+""")
+
+
 async def find_stream(connection: Connection, conversation: UUID, stream_id: str) -> StreamRecord | None:
     """Give the stream, or None."""
-    row = streams.c
-    owner = conversations.c
-    query = (
-        select(
-            row.conversation,
-            row.stream_id,
-            row.turn_id,
-            row.persona_id,
-            row.status,
-            row.close_reason,
-            row.fence,
-            row.fences,
-            row.ends,
-            row.pause_id,
-            row.usage,
-            row.final_response,
-            row.error,
-            row.continued_on,
-            row.expired,
-            owner.organization_id,
-            owner.user_id,
-            owner.conversation_id,
-        )
-        .join(conversations, owner.id == row.conversation)
-        .where(row.conversation == conversation, row.stream_id == stream_id)
-    )
-    found = (await connection.execute(query)).first()
+    found = await _FIND.first(connection, {"conversation": conversation, "stream_id": stream_id})
     if found is None:
         return None
-    values = found._asdict()
+    values = dict(found)
     values["status"] = StreamStatus(values["status"])
     values["ends"] = tuple(values["ends"])
     values["fences"] = frozenset(values["fences"])
@@ -114,31 +84,32 @@ async def names(connection: Connection, conversation: UUID) -> list[str]:
     return list(await connection.scalars(select(streams.c.stream_id).where(streams.c.conversation == conversation)))
 
 
-_OPEN: Final = insert(streams)
+OPEN: Final = """
+INSERT INTO streams (conversation, stream_id, turn_id, persona_id, status, fence, fences, ephemeral)
+VALUES (:conversation::uuid, :stream_id::text, :turn_id::text, :persona_id::text, 'running', :fence::bigint,
+    ARRAY[:fence::bigint], :ephemeral::boolean)
+ON CONFLICT (conversation, stream_id) DO UPDATE SET
+    status = excluded.status, fence = excluded.fence, fences = streams.fences || :fence::bigint, pause_id = NULL
+"""
+"""Stores the stream on which an operation runs, a new one or one that has paused; an ephemeral one keeps its end only.
+"""
 
+END: Final = """
+UPDATE streams SET
+    status = :status::text, fence = :fence::bigint, pause_id = :pause_id::text,
+    fences = CASE WHEN :fence::bigint = ANY (fences) THEN fences ELSE fences || :fence::bigint END,
+    ends = (ends::jsonb || :end::jsonb)::json,
+    close_reason = coalesce(:close_reason::text, close_reason),
+    usage = coalesce(:usage::json, usage),
+    final_response = coalesce(:final_response::json, final_response),
+    error = coalesce(:error::json, error),
+    continued_on = coalesce(:continued_on::text, continued_on),
+    ended_at = CASE WHEN :closed::boolean THEN now() ELSE ended_at END
+WHERE conversation = :conversation::uuid AND stream_id = :stream_id::text
+"""
+"""Writes an operation's end on its stream."""
 
-async def open_stream(
-    connection: Connection,
-    conversation: UUID,
-    stream_id: str,
-    *,
-    turn_id: str,
-    persona_id: str,
-    fence: int,
-    ephemeral: bool = False,
-) -> None:
-    """Store a new stream on which an operation runs; of an ephemeral one nothing but its end is kept."""
-    values = {
-        "conversation": conversation,
-        "stream_id": stream_id,
-        "turn_id": turn_id,
-        "persona_id": persona_id,
-        "status": StreamStatus.RUNNING.value,
-        "fence": fence,
-        "fences": [fence],
-        "ephemeral": ephemeral,
-    }
-    await connection.execute(_OPEN, values)
+_END: Final = Statement(END)
 
 
 async def run_again(connection: Connection, conversation: UUID, stream_id: str, fence: int) -> None:
@@ -173,48 +144,20 @@ class StreamEnd:
 
 async def end_operation(connection: Connection, conversation: UUID, stream_id: str, end: StreamEnd) -> None:
     """Write an operation's end on its stream. What is None leaves the column as it is, the pause excepted."""
-    ended = {"fence": end.fence, "last": end.last, "status": end.status.value}
-    given = {
-        "of": conversation,
-        "this": stream_id,
-        "under": end.fence,
-        "how": end.status.value,
-        "why": end.close_reason,
-        "pause": end.pause_id,
-        "end": [ended],
-        "used": end.usage,
-        "said": end.final_response,
-        "failed": end.error,
-        "further": end.continued_on,
-        "over": end.status.closed,
+    await _END.rows(connection, {"conversation": conversation, "stream_id": stream_id, **end_values(end)})
+
+
+def end_values(end: StreamEnd) -> dict[str, Any]:
+    """Give the values of `END`."""
+    return {
+        "fence": end.fence,
+        "status": end.status.value,
+        "close_reason": end.close_reason,
+        "pause_id": end.pause_id,
+        "end": dumps_text([{"fence": end.fence, "last": end.last, "status": end.status.value}]),
+        "usage": as_json(end.usage),
+        "final_response": as_json(end.final_response),
+        "error": as_json(end.error),
+        "continued_on": end.continued_on,
+        "closed": end.status.closed,
     }
-    await connection.execute(_END, given)
-
-
-def _ending() -> Update:
-    """Make the statement that writes an operation's end."""
-    row, fence = streams.c, bindparam("under", type_=BigInteger)
-    ends = cast(cast(row.ends, JSONB).op("||")(cast(bindparam("end", type_=JSON), JSONB)), JSON)
-    known = func.array_position(row.fences, fence).is_not(None)
-    fences = case((known, row.fences), else_=func.array_append(row.fences, fence))
-    json = JSON(none_as_null=True)
-    return (
-        update(streams)
-        .where(row.conversation == bindparam("of"), row.stream_id == bindparam("this"))
-        .values(
-            status=bindparam("how"),
-            fence=fence,
-            fences=fences,
-            pause_id=bindparam("pause"),
-            ends=ends,
-            close_reason=func.coalesce(bindparam("why", type_=Text), row.close_reason),
-            usage=func.coalesce(bindparam("used", type_=json), row.usage),
-            final_response=func.coalesce(bindparam("said", type_=json), row.final_response),
-            error=func.coalesce(bindparam("failed", type_=json), row.error),
-            continued_on=func.coalesce(bindparam("further", type_=Text), row.continued_on),
-            ended_at=case((bindparam("over", type_=Boolean), func.now()), else_=row.ended_at),
-        )
-    )
-
-
-_END: Final = _ending()

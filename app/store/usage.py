@@ -10,15 +10,38 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import exists, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import select
 
+from app.domain.jsontext import dumps_text
 from app.domain.usage import ModelCall, Usage
 from app.store.database import Connection
-from app.store.tables import conversations, usage_ledger
+from app.store.sql import Statement
+from app.store.tables import usage_ledger
 
 _row = usage_ledger.c
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+
+APPEND: Final = """
+INSERT INTO usage_ledger (
+    conversation, fence, n, stream_id, turn_id, purpose, step, hop, attempt, provider, model, outcome, reason, status,
+    prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated, cost, first_output_seconds, seconds
+)
+SELECT :conversation::uuid, :fence::bigint, call.n, :stream_id::text, :turn_id::text, call.purpose, call.step, call.hop,
+    call.attempt, call.provider, call.model, call.outcome, call.reason, call.status, call.prompt_tokens,
+    call.completion_tokens, call.cached_tokens, call.reasoning_tokens, call.estimated, call.cost,
+    call.first_output_seconds, call.seconds
+FROM json_to_recordset(:calls::json) AS call(
+    n integer, purpose text, step integer, hop integer, attempt integer, provider text, model text, outcome text,
+    reason text, status integer, prompt_tokens bigint, completion_tokens bigint, cached_tokens bigint,
+    reasoning_tokens bigint, estimated boolean, cost double precision, first_output_seconds double precision,
+    seconds double precision
+)
+WHERE EXISTS (SELECT FROM conversations WHERE id = :conversation::uuid)
+ON CONFLICT DO NOTHING
+"""
+"""Keeps the calls of an operation; those that are there stay as they are."""
+
+_APPEND: Final = Statement(APPEND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +67,14 @@ async def append(
 
     Nothing is kept of a conversation that has been erased.
     """
-    if not calls:
-        return
-    alive = select(exists().where(conversations.c.id == conversation))
-    if not await connection.scalar(alive):
-        return
-    named = {"conversation": conversation, "fence": fence, "stream_id": stream_id, "turn_id": turn_id}
-    rows = [{**named, "n": n, **_values(call)} for n, call in enumerate(calls, start=1)]
-    await connection.execute(insert(usage_ledger).on_conflict_do_nothing(), rows)
+    if calls:
+        named = {"conversation": conversation, "fence": fence, "stream_id": stream_id, "turn_id": turn_id}
+        await _APPEND.rows(connection, {**named, "calls": values(calls)})
+
+
+def values(calls: Sequence[ModelCall]) -> str:
+    """Give the value `calls` of `APPEND`."""
+    return dumps_text([{"n": n, **_values(call)} for n, call in enumerate(calls, start=1)])
 
 
 async def of_stream(connection: Connection, conversation: UUID, stream_id: str) -> list[LedgerEntry]:

@@ -10,11 +10,12 @@ from uuid import UUID
 from app.domain.chunks import StreamChunk
 from app.domain.clock import SystemClock
 from app.domain.ids import fresh_uuid, row_key, stream_id_for
-from app.domain.turn import Caller, StreamStatus
-from app.store import claims, conversations, replicas, streams
+from app.domain.turn import Caller, OperationKind, StreamStatus
+from app.store import acceptance, claims, conversations, replicas, streams
 from app.store.claims import Claim
 from app.store.database import Connection, Database
 from app.store.events import insert_batches
+from app.store.inbound import InboundRecord
 from app.store.streams import StreamEnd, StreamRecord
 from app.streaming.frames import Envelope, encode_end, split
 from app.streaming.log import LogWriter
@@ -56,7 +57,7 @@ class Process:
             await _register(connection, claim.replica)
             fence = await claims.take(connection, claim, create=True)
             if stream_id is None:
-                await streams.open_stream(connection, key, claim.stream_id, turn_id="t", persona_id="demo", fence=fence)
+                await _store(connection, claim, fence)
             else:
                 await streams.run_again(connection, key, claim.stream_id, fence)
         ring = Ring(key, claim.stream_id, fence)
@@ -72,6 +73,15 @@ class Process:
             found = await streams.find_stream(connection, conversation, stream_id)
         assert found is not None
         return found
+
+
+async def _store(connection: Connection, claim: Claim, fence: int) -> None:
+    """Store the operation and its new stream, as T1 does."""
+    entry = InboundRecord(
+        claim.conversation, claim.operation, OperationKind.TURN, "running", claim.stream_id, "t", fence, 1,
+        touched=False, pause_id=None, payload={},
+    )  # fmt: skip
+    assert await acceptance.accept(connection, entry, persona_id="demo", ephemeral=False, new=(), batches=())
 
 
 class Running:

@@ -4,7 +4,7 @@ Everything that may refuse comes first; then T1 takes the pause and stores the r
 from the pause's snapshot, which is the same on every process.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +19,13 @@ from app.domain.session import SessionKey
 from app.domain.tools import ToolResult
 from app.domain.turn import OperationKind, ResultsInput, TurnOptions
 from app.providers.gateway import Route
-from app.store import inbound, messages, pauses, sessions, streams
+from app.store import acceptance, pauses, sessions
 from app.store.database import Connection
 from app.store.pauses import PauseRecord
 from app.turn.delivery import emitter
 from app.turn.gmi.base import Gmi, GmiTurnInput, takes_results_together
 from app.turn.orchestrator.execution import Emission, execute
-from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.turn import inbound_record, tool_context
 from app.turn.pauses import keeper
 from app.turn.pauses.history import answered
@@ -151,7 +151,7 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
     resumed = operation.kind is OperationKind.RESUME
     results = given.results
 
-    async def then(connection: Connection, fence: int) -> Sequence[StreamChunk]:
+    async def then(connection: Connection, fence: int, opening: Opening) -> None:
         payload: dict[str, Any] = {
             "persona_id": continued.pause.persona_id,
             "session_id": operation.session_id,
@@ -159,7 +159,6 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
             "options": given.options.to_json(),
             "had_provider_keys": bool(given.provider_api_keys),
         }
-        await inbound.record(connection, inbound_record(operation, fence, payload, pause_id=pause_id))
         seen = await pauses.find(connection, operation.conversation, pause_id, for_update=True)
         if seen is None or seen.state is not PauseState.HELD:
             message = "The pause was continued or ended in the meantime."
@@ -168,12 +167,17 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
         continued.results = merged(seen, results)
         operation.owe(seen.calls, continued.results)
         new = await keeper.record(connection, seen, continued.results, resumed=resumed)
-        await messages.append(connection, operation.conversation, new if operation.services.policy.persistence else ())
+        persistence = operation.services.policy.persistence
+        await acceptance.accept(
+            connection,
+            inbound_record(operation, fence, payload, pause_id=pause_id),
+            persona_id=seen.persona_id,
+            ephemeral=not persistence,
+            new=new if persistence else (),
+            batches=opening(_first_chunks(operation, continued)),
+        )
         if resumed:
-            await _open_resumed(connection, operation, seen, fence)
-        else:
-            await streams.run_again(connection, operation.conversation, operation.stream_id, fence)
-        return _opening(operation, continued)
+            await _close_paused(connection, operation, seen, fence)
 
     try:
         await operation.accept(operation.claim(continued.pause.persona_id), then, create=False)
@@ -184,7 +188,7 @@ async def _accept(operation: Operation, continued: Continued, given: ResultsInpu
         operation.services.wakeups.wake([continued.pause.stream_id])  # it is closed, which its readers wait for
 
 
-def _opening(operation: Operation, continued: Continued) -> list[StreamChunk]:
+def _first_chunks(operation: Operation, continued: Continued) -> list[StreamChunk]:
     """Give what a continuation says first: that it goes on, what resolved the pause, and the host's results."""
     chunks = []
     if operation.kind is OperationKind.RESUME and operation.persona is not None:
@@ -195,8 +199,8 @@ def _opening(operation: Operation, continued: Continued) -> list[StreamChunk]:
     return [*chunks, *map(emitter.tool_result_emission, continued.results)]
 
 
-async def _open_resumed(connection: Connection, operation: Operation, pause: PauseRecord, fence: int) -> None:
-    """Close the stream that the pause was held on, and open the resume's own (R189)."""
+async def _close_paused(connection: Connection, operation: Operation, pause: PauseRecord, fence: int) -> None:
+    """Close the stream that the pause was held on, since the resume goes on on its own (R189)."""
     await keeper.close_stream(
         connection,
         pause,
@@ -204,13 +208,4 @@ async def _open_resumed(connection: Connection, operation: Operation, pause: Pau
         fence=fence,
         now=operation.services.clock.now(),
         continued_on=operation.stream_id,
-    )
-    await streams.open_stream(
-        connection,
-        operation.conversation,
-        operation.stream_id,
-        turn_id=operation.turn_id,
-        persona_id=pause.persona_id,
-        fence=fence,
-        ephemeral=not operation.services.policy.persistence,
     )

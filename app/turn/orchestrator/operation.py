@@ -23,7 +23,6 @@ from app.domain.views import Started
 from app.store import claims, inbound, usage
 from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection, is_lost
-from app.store.events import insert_batches
 from app.store.messages import NewMessage
 from app.streaming.frames import Envelope
 from app.streaming.ring import Batch, LostFenceError, Ring
@@ -31,8 +30,11 @@ from app.turn.gmi.session import Session, Trace
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.tally import Tally
 
-Accept = Callable[[Connection, int], Awaitable[Sequence[StreamChunk]]]
-"""What T1 does besides taking the conversation, under the new fence; gives further chunks to store with it."""
+Opening = Callable[[Sequence[StreamChunk]], list[Batch]]
+"""Encodes the frames with which the operation begins: those of the chunks so far, then those of the given ones."""
+
+Accept = Callable[[Connection, int, Opening], Awaitable[None]]
+"""What T1 does besides taking the conversation, under the new fence; it stores what the `Opening` gives."""
 
 RETRY_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 5.0
@@ -114,18 +116,19 @@ class Operation:
         )
 
     async def accept(self, claim: Claim, then: Accept, *, create: bool) -> None:
-        """T1: take the conversation, do `then` under the new fence, and store the chunks so far, in one transaction.
+        """T1: take the conversation, and do `then` under the new fence, which stores the chunks so far.
 
         Raises what `take` and `then` raise; the operation has then left no trace. Readers find the ring afterwards.
         """
 
         async def work(connection: Connection) -> int:
             fence = await claims.take(connection, claim, create=create)
-            chunks = [*self._early, *await then(connection, fence)]
-            frames = self.encode_from(1, chunks, fence)
-            self._opening[fence] = frames
-            if frames:
-                await insert_batches(connection, [self._batch(fence, 1, frames)])
+
+            def opening(chunks: Sequence[StreamChunk]) -> list[Batch]:
+                frames = self._opening[fence] = self.encode_from(1, [*self._early, *chunks], fence)
+                return [self._batch(fence, 1, frames)] if frames else []
+
+            await then(connection, fence, opening)
             return fence
 
         async def landed(connection: Connection) -> int | None:

@@ -4,10 +4,11 @@ from uuid import UUID
 
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.turn import StreamStatus
-from app.store import claims, inbound, messages, pauses, streams
+from app.store import claims, pauses, settling, streams
 from app.store.database import Connection, OutcomeUnknownError
 from app.store.events import insert_batches, rewrite
 from app.store.pauses import PauseRecord
+from app.store.settling import Ended
 from app.store.streams import StreamEnd
 from app.streaming.frames import encode_end, redacted
 from app.streaming.ring import Batch, LostFenceError, Ring
@@ -44,10 +45,7 @@ async def settle(
         if mine:
             if taken_pause is not None:
                 await _end_taken(connection, operation.conversation, taken_pause, outcome.status)
-            await _write(connection, operation, outcome, last=end_n, close_reason=close_reason)
-            await insert_batches(connection, ring.all_batches())
-            await _take_back(connection, operation, outcome)
-            await insert_batches(connection, [last])
+            await _write(connection, operation, outcome, ring.all_batches(), last, close_reason=close_reason)
         return mine
 
     async def landed(connection: Connection) -> bool | None:
@@ -69,25 +67,20 @@ async def settle(
     services.wakeups.wake([operation.stream_id, free(operation.conversation)])
 
 
-async def _take_back(connection: Connection, operation: Operation, outcome: Outcome) -> None:
-    """Take out text that was stored before the verdict on it. What the outcome says is not stored yet."""
-    if outcome.redact:
-        await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
-
-
 async def _write(
-    connection: Connection, operation: Operation, outcome: Outcome, *, last: int, close_reason: str | None
+    connection: Connection,
+    operation: Operation,
+    outcome: Outcome,
+    unwritten: list[Batch],
+    last: Batch,
+    *,
+    close_reason: str | None,
 ) -> None:
-    conversation = operation.conversation
-    late = operation.late_answers() if operation.services.policy.persistence else []
-    await messages.append(connection, conversation, [*late, *outcome.messages])
-    await operation.keep_calls(connection)
-    await tracing.keep(connection, operation)
-    if outcome.pause is not None:
-        await pauses.hold(connection, _record(operation, outcome.pause))
+    """Write everything that ends with the operation; `last` are the frames that say so, behind the `unwritten` ones."""
+    policy = operation.services.policy
     end = StreamEnd(
         fence=operation.fence,
-        last=last,
+        last=last.last_n,
         status=outcome.status,
         close_reason=outcome.close_reason or close_reason or ("ended" if outcome.status.closed else None),
         pause_id=outcome.pause.pause_id if outcome.pause else None,
@@ -95,17 +88,32 @@ async def _write(
         final_response=outcome.final_response,
         error=outcome.error,
     )
-    await streams.end_operation(connection, conversation, operation.stream_id, end)
-    erase = outcome.status.closed and not operation.services.policy.persistence
-    await inbound.finish(connection, conversation, operation.id, outcome.status.value, erase=erase)
+    late = operation.late_answers() if policy.persistence else []
+    ended = Ended(
+        conversation=operation.conversation,
+        stream_id=operation.stream_id,
+        turn_id=operation.turn_id,
+        operation=operation.id,
+        end=end,
+        messages=[*late, *outcome.messages],
+        calls=operation.calls,
+        kept=tracing.kept(operation),
+        batches=unwritten if outcome.redact else [*unwritten, last],
+        erase=outcome.status.closed and not policy.persistence,
+    )
+    await settling.write(connection, ended)
+    if outcome.pause is not None:
+        await pauses.hold(connection, _record(operation, outcome.pause))
+    if outcome.redact:
+        # Text that was stored before the verdict on it goes; what the outcome says is stored behind that.
+        await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
+        await insert_batches(connection, [last])
 
 
 async def _end_taken(connection: Connection, conversation: UUID, pause_id: str, status: StreamStatus) -> None:
-    pause = await pauses.find(connection, conversation, pause_id, for_update=True)
-    if pause is not None and pause.state is PauseState.RECORDED:
-        failed = status in {StreamStatus.FAILED, StreamStatus.CANCELLED}
-        event = PauseEvent.INTERRUPTED if failed else PauseEvent.SETTLED
-        await pauses.move(connection, pause, event, reason="continued")
+    failed = status in {StreamStatus.FAILED, StreamStatus.CANCELLED}
+    event = PauseEvent.INTERRUPTED if failed else PauseEvent.SETTLED
+    await pauses.move_from(connection, conversation, pause_id, PauseState.RECORDED, event, reason="continued")
 
 
 def _record(operation: Operation, pause: NewPause) -> PauseRecord:

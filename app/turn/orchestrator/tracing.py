@@ -10,7 +10,7 @@ from app.store import sessions
 from app.store.claims import Seized
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
-from app.store.sessions import TraceOrigin
+from app.store.sessions import Kept, TraceOrigin
 from app.turn.gmi.session import LONGEST_MESSAGE, Trace
 from app.turn.orchestrator.effects import Outcome
 from app.turn.orchestrator.operation import Operation
@@ -49,22 +49,20 @@ def note_end(operation: Operation, outcome: Outcome) -> None:
     )
 
 
-async def keep(connection: Connection, operation: Operation) -> None:
-    """Store what the operation has noted and changed, in the transaction of its outcome."""
+def kept(operation: Operation) -> Kept | None:
+    """Give what the operation has noted and changed, for the transaction of its outcome; None when nothing is kept."""
     policy, persona = operation.services.policy, operation.persona
     if not policy.persistence or persona is None:
-        return
+        return None
     limits = persona.reasoning_trace
     most = limits.max_entries or policy.trace_entries
-    await sessions.keep(
-        connection,
+    return Kept(
         SessionKey.of(operation.caller, operation.session_id),
-        TraceOrigin(
-            operation.conversation, operation.conversation_id, operation.stream_id, operation.turn_id, persona.id
-        ),
+        operation.conversation_id,
+        persona.id,
         operation.session.trace.entries(most=most, longest=limits.max_message_length or LONGEST_MESSAGE),
-        most=most,
-        changes=operation.session.changes,
+        most,
+        operation.session.changes,
     )
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from app.domain.persona import Persona
 from app.domain.turn import OnBusy, PauseTerms, TurnInput
-from app.store import inbound, messages, streams
+from app.store import acceptance, messages
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
+from app.store.messages import NewMessage
 from app.tools.base import ToolContext
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.execution import Emission, execute
-from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.queue import accept_in_turn
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
 from app.turn.preparation.pipeline import prepare
@@ -34,15 +35,22 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
     """Give the phases what they may use, with the operation's voice and its T1."""
     services = operation.services
 
-    async def accept(store: Store, payload: dict[str, Any]) -> None:
+    async def accept(store: Store, new: NewMessage, payload: dict[str, Any]) -> None:
         async def attempt(place: int | None, left_out: str | None) -> None:
-            async def then(connection: Connection, fence: int) -> tuple[()]:
-                await _open(connection, operation, payload, fence)
-                await store(connection, fence)
+            async def then(connection: Connection, fence: int, opening: Opening) -> None:
+                # First of all, since a key in use means that nothing may be changed.
+                free = await acceptance.accept(
+                    connection,
+                    inbound_record(operation, fence, payload),
+                    persona_id=payload["persona_id"],
+                    ephemeral=not services.policy.persistence,
+                    new=[new] if services.policy.persistence else [],
+                    batches=opening(()),
+                )
+                await store(connection, fence, free)
                 if left_out is not None:
                     # Behind `store`, so that the answers of a pause that ended meanwhile go with their turn.
                     await messages.leave_out(connection, operation.conversation, left_out)
-                return ()
 
             await operation.accept(operation.claim(payload["persona_id"], place), then, create=True)
 
@@ -64,20 +72,6 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         wake=lambda stream_id: services.wakeups.wake([stream_id]),
         name=operation.name,
         accept=accept,
-    )
-
-
-async def _open(connection: Connection, operation: Operation, payload: dict[str, Any], fence: int) -> None:
-    """Store the operation and its stream. First of all, since a key in use means that nothing may be changed."""
-    await inbound.record(connection, inbound_record(operation, fence, payload))
-    await streams.open_stream(
-        connection,
-        operation.conversation,
-        operation.stream_id,
-        turn_id=operation.turn_id,
-        persona_id=payload["persona_id"],
-        fence=fence,
-        ephemeral=not operation.services.policy.persistence,
     )
 
 

@@ -23,21 +23,26 @@ from app.prompts.slots import Slots
 from app.providers.gateway import Gateway
 from app.store.database import Connection, Database
 from app.store.messages import NewMessage
+from app.store.starts import Start
 from app.tools.registry import ToolRegistry
 from app.turn.gmi.base import Gmi
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas
 from app.turn.preparation.aids import Aids
 
-Store = Callable[[Connection, int], Awaitable[None]]
-Accept = Callable[[Store, dict[str, Any]], Awaitable[None]]
+Store = Callable[[Connection, int, bool], Awaitable[None]]
+"""What is stored in T1 besides, under the fence; told whether no pause was held, and so the input stored already."""
+
+Accept = Callable[[Store, NewMessage, dict[str, Any]], Awaitable[None]]
+"""T1 with the input's message and the turn as it is kept for a takeover."""
+
 Verdict = Callable[[], Awaitable[TurnInput]]
 """Waits for the guardrails' word on the input and gives the turn as it may be accepted; raises what refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseServices:
-    """What a phase may use. `emit` puts a chunk on the stream; `accept` is T1, given what to store besides.
+    """What a phase may use. `emit` puts a chunk on the stream; `accept` is T1.
 
     `before_call` is awaited before a model is asked, and `on_call` is told of each attempt.
     """
@@ -87,6 +92,7 @@ class TurnDraft:
     prompt: Prompt | None = None
     routing: dict[str, Any] = field(default_factory=dict)
     verdict: Verdict | None = None
+    start: Start | None = None
 
     async def judged(self) -> None:
         """Wait until the input may be used: before a model is told of it, and before it is stored."""

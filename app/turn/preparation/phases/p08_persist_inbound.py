@@ -20,20 +20,27 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
 
     closed: set[str] = set()
 
-    async def store(connection: Connection, fence: int) -> None:
+    async def store(connection: Connection, fence: int, free: bool) -> None:  # noqa: FBT001 - T1's answer
         draft.fence = fence
-        pause = await pauses.held(connection, draft.turn.conversation, for_update=True)
-        ended = [] if pause is None else await _end_pause(connection, fence, pause, draft, services)
-        closed.update({pause.stream_id} if pause is not None else ())
-        new = [*ended, draft.chosen()[2]]
-        if services.policy.persistence:
-            await messages.append(connection, draft.turn.conversation, new)
-            if draft.turn.user_context:
-                await sessions.merge_user_context(connection, draft.session_key, draft.turn.user_context)
+        closed.update(() if free else await _end_held(connection, draft, services))
+        if services.policy.persistence and draft.turn.user_context:
+            await sessions.merge_user_context(connection, draft.session_key, draft.turn.user_context)
 
-    await services.accept(store, inbound_payload(draft))
+    await services.accept(store, draft.chosen()[2], inbound_payload(draft))
     for stream_id in closed:
         services.wake(stream_id)
+
+
+async def _end_held(connection: Connection, draft: TurnDraft, services: PhaseServices) -> list[str]:
+    """End the pause that the conversation holds, store its answers and the input, and give its stream."""
+    pause = await pauses.held(connection, draft.turn.conversation, for_update=True)
+    if pause is None:
+        message = "the held pause that T1 has locked is gone"
+        raise RuntimeError(message)
+    ended = await _end_pause(connection, draft.fence, pause, draft, services)
+    if services.policy.persistence:
+        await messages.append(connection, draft.turn.conversation, [*ended, draft.chosen()[2]])
+    return [pause.stream_id]
 
 
 async def _end_pause(

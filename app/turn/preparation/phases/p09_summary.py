@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from app.conversation.covered import Covered
-from app.conversation.history import Summary, arranged, read
+from app.conversation.history import Summary, arranged
 from app.conversation.profiles import profile_of
 from app.conversation.summarizer import Summarizer, Task, Tried
 from app.domain.policy import Compaction, HistoryPolicy
-from app.store import summaries
 from app.store.summaries import SummaryRecord
 from app.turn.preparation.draft import PhaseServices, TurnDraft
+from app.turn.preparation.reading import entries, start_of
 
 
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
@@ -24,8 +24,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     if not services.policy.persistence:
         draft.routing["rolling_summary"] = _report(profile, compaction, Tried(None, "persistence_off"))
         return
-    async with services.database.transaction() as connection:
-        record = await summaries.find(connection, draft.turn.conversation)
+    record = (await start_of(draft, services)).summary
     tried = Tried(record, "disabled")
     enough = None
     if compaction.enabled:
@@ -80,9 +79,8 @@ async def _over_the_limit(
     """Give how many messages a summary is to take; None while the conversation is within its limit."""
     policy = draft.history_policy(services.policy)
     summary = _told(record, compaction, policy)
-    async with services.database.transaction() as connection:
-        entries = await read(connection, draft.turn.conversation, summary, policy)
-    over = len(arranged(entries, summary, replace(policy, limit=0))) - policy.limit
+    found = await entries(draft, services, summary, policy)
+    over = len(arranged(found, summary, replace(policy, limit=0))) - policy.limit
     # One message more than there are too many, since a first summary is a message too.
     return min(max(policy.chunk, over + 1), max(policy.chunk, compaction.most)) if over > 0 else None
 

@@ -7,14 +7,14 @@ from typing import Any
 import structlog
 
 from app.conversation.budget import Room, fitted
-from app.conversation.history import arranged, read
+from app.conversation.history import arranged
 from app.conversation.tokens import messages_tokens
 from app.conversation.valid import Repaired
 from app.domain.messages import Message
-from app.store import sessions
 from app.turn.delivery import emitter
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.prompt import room_beside, with_context, written
+from app.turn.preparation.reading import entries
 from app.turn.preparation.room import room_of
 
 
@@ -27,10 +27,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     policy = draft.history_policy(services.policy)
     kept = [new.message]
     if services.policy.persistence:
-        async with services.database.transaction() as connection:
-            entries = await read(connection, draft.turn.conversation, draft.summary, policy)
-            draft.session = await sessions.find(connection, draft.session_key)
-        kept = arranged(entries, draft.summary, policy)
+        kept = arranged(await entries(draft, services, draft.summary, policy), draft.summary, policy)
     room = room_of(draft, services)
     if room.counter.exact:
         # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.

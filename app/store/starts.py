@@ -1,0 +1,89 @@
+"""What a turn starts from, read in one statement: its conversation's summary, its session, and the messages it tells.
+
+With a summary the messages are another matter, and are left to `conversation.history`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from app.domain.messages import NEVER_SENT
+from app.domain.session import SessionKey, SessionState
+from app.store import messages, sessions
+from app.store.database import Connection
+from app.store.messages import MessageRecord
+from app.store.sql import Statement
+from app.store.summaries import SummaryRecord
+
+_COLUMNS: Final = "position, role, content, tool_calls, tool_call_id, name, is_error, metadata"
+_SENDABLE: Final = f"""
+SELECT {_COLUMNS} FROM messages
+WHERE conversation = :conversation::uuid AND NOT not_sent AND role NOT IN ({", ".join(map(repr, sorted(NEVER_SENT)))})
+    AND NOT EXISTS (SELECT FROM summary WHERE text <> '')
+"""  # noqa: S608 - put together of constants
+_READ: Final = Statement(f"""
+WITH summary AS (
+    SELECT conversation, version, text, memory, covers, message_count, head, at_limit, failures, failed, made_at
+    FROM rolling_summaries WHERE conversation = :conversation::uuid
+)
+SELECT
+    (SELECT to_json(summary) FROM summary) AS summary,
+    (
+        SELECT to_json(kept) FROM (
+            SELECT mood, user_context, task_context, version FROM session_state
+            WHERE organization_id = :organization_id::text AND user_id = :user_id::text
+                AND session_id = :session_id::text
+        ) AS kept
+    ) AS session,
+    (SELECT json_agg(found) FROM ({_SENDABLE} ORDER BY position LIMIT :oldest::bigint) AS found) AS oldest,
+    (
+        SELECT json_agg(found) FROM (
+            {_SENDABLE} AND role = 'summary' ORDER BY position DESC LIMIT 1
+        ) AS found
+    ) AS summaries,
+    (SELECT json_agg(found) FROM ({_SENDABLE} ORDER BY position DESC LIMIT :newest::bigint) AS found) AS newest
+""")  # noqa: S608 - put together of constants
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a turn starts from. `edges` are the messages at both ends, None where a summary stands for some of them."""
+
+    summary: SummaryRecord | None
+    session: SessionState
+    edges: tuple[MessageRecord, ...] | None
+
+
+async def read(
+    connection: Connection, conversation: UUID, key: SessionKey, *, oldest: int | None, newest: int
+) -> Start:
+    """Read it; `oldest` and `newest` are how many messages of either end are wanted, None is all."""
+    values = {
+        "conversation": conversation,
+        "organization_id": key.organization_id,
+        "user_id": key.user_id,
+        "session_id": key.session_id,
+        "oldest": None if oldest is None else oldest + 1,
+        "newest": newest,
+    }
+    row = await _READ.first(connection, values)
+    summary, edges = row["summary"], None
+    if not (summary and summary["text"]):
+        first = await messages.whole_at_end(connection, conversation, _records(row["oldest"]), limit=oldest)
+        last = _records(row["newest"])[::-1]
+        last = await messages.whole_at_start(connection, conversation, last, limit=newest)
+        edges = (*first, *_records(row["summaries"]), *last)
+    return Start(_summary(summary, conversation), sessions.state_of(row["session"]), edges)
+
+
+def _records(found: list[dict[str, Any]] | None) -> list[MessageRecord]:
+    return [MessageRecord(message_id="", turn_id=None, created_at=None, **row) for row in found or ()]
+
+
+def _summary(found: dict[str, Any] | None, conversation: UUID) -> SummaryRecord | None:
+    if found is None:
+        return None
+    covers = tuple((first, last) for first, last in found["covers"])
+    made_at = datetime.fromisoformat(found["made_at"]) if found["made_at"] else None
+    return SummaryRecord(**{**found, "conversation": conversation, "covers": covers, "made_at": made_at})
