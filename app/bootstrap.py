@@ -44,8 +44,9 @@ from app.tools.builtin.conversation_search import ConversationSearch
 from app.tools.builtin.current_time import CurrentTime
 from app.tools.executor import ToolExecutor
 from app.tools.functions import installed_tools
-from app.tools.registry import ToolRegistry
-from app.tools.web import read_web_tools
+from app.tools.mcp import McpServer, McpServers
+from app.tools.registry import ToolRegistry, ToolSource
+from app.tools.web import read_tools_file
 from app.turn.delivery.plain_text import PlainText
 from app.turn.facade.detector import LangidDetector
 from app.turn.facade.judging import means_of
@@ -140,8 +141,9 @@ def build(
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
     adapting = Adapting(overrides, personas)
+    own, sources = _tools(settings, database, clock)
     tools = ToolExecutor(
-        ToolRegistry([*_tools(settings, database, clock), *(adapting.tools() if overrides.on else []), *host_tools]),
+        ToolRegistry([*own, *(adapting.tools() if overrides.on else []), *host_tools], sources),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
@@ -219,8 +221,8 @@ async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[
     return found
 
 
-def _tools(settings: Settings, database: Database, clock: Clock) -> list[Tool]:
-    """Give the tools that ship, those that installed packages offer, and those of the file."""
+def _tools(settings: Settings, database: Database, clock: Clock) -> tuple[list[Tool], list[ToolSource]]:
+    """Give the tools that ship, those that installed packages offer, those of the file, and the file's MCP servers."""
 
     async def search(context: ToolContext, words: Sequence[str], limit: int) -> list[dict[str, object]]:
         conversation = row_key(context.caller.organization_id, context.conversation_id)
@@ -232,14 +234,18 @@ def _tools(settings: Settings, database: Database, clock: Clock) -> list[Tool]:
 
     shipped: list[Tool] = [CurrentTime(clock), Calculator(), ConversationSearch(search)]
     declared: list[Tool] = []
+    sources: list[ToolSource] = []
     if settings.tools_file is not None:
         try:
             text = settings.tools_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             message = f"The file of tools {settings.tools_file} can't be read; set FERMATA_TOOLS_FILE to one that can."
             raise ConfigurationError(message) from None
-        declared += read_web_tools(text, settings.models.environment, settings.tools_file.name)
-    return [*shipped, *installed_tools(), *declared]
+        called, servers = read_tools_file(text, settings.models.environment, settings.tools_file.name)
+        declared += called
+        if servers:
+            sources.append(McpServers([McpServer(part, private=private) for part, private in servers]))
+    return [*shipped, *installed_tools(), *declared], sources
 
 
 def _bus(settings: Settings, url: str, database: Database) -> Bus:

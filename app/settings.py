@@ -199,7 +199,8 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
         default=1_000_000, ge=1000, description="Longest text of one document that is taken in."
     )
     tools_file: Path | None = Field(
-        default=None, description="YAML file of tools that are HTTP calls, and of the hosts that they may reach."
+        default=None,
+        description="YAML file of tools that are HTTP calls, of MCP servers, and of the hosts that they may reach.",
     )
     tool_concurrency: int = Field(default=10, ge=1, le=100, description="Runtime tools of one round that run at once.")
     enable_conversational_persistence: bool = Field(

@@ -1,17 +1,35 @@
 """The runtime's tools by name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Protocol
 
 from app.domain.errors import ConfigurationError
 from app.domain.tools import ToolSpec
 from app.tools.base import DEFAULT_RULES, Tool, ToolRules
 
 
-class ToolRegistry:
-    """Names are unique; a tool is found by the name that the model is told."""
+class ToolSource(Protocol):
+    """Tools that come and go while the service runs."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def tools(self) -> Mapping[str, Tool]:
+        """Give the tools that there are now, by name."""
+        ...
+
+    async def run(self) -> None:
+        """Keep what the tools need, until this is cancelled."""
+        ...
+
+
+class ToolRegistry:
+    """Names are unique; a tool is found by the name that the model is told.
+
+    What a source has is there beside the tools that were registered, and never in place of one.
+    """
+
+    def __init__(self, tools: Iterable[Tool], sources: Iterable[ToolSource] = ()) -> None:
         """Register the tools; ConfigurationError when two have one name."""
+        self.sources = tuple(sources)
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             if tool.spec.name in self._tools:
@@ -21,18 +39,36 @@ class ToolRegistry:
 
     def find(self, name: str) -> Tool | None:
         """Give the tool of that name, or None."""
-        return self._tools.get(name)
+        found = self._tools.get(name)
+        return found if found is not None or not self.sources else self._all().get(name)
 
     def rules(self, name: str) -> ToolRules:
         """Give what holds for the tool of that name."""
-        rules = getattr(self._tools.get(name), "rules", DEFAULT_RULES)
+        rules = getattr(self.find(name), "rules", DEFAULT_RULES)
         return rules if isinstance(rules, ToolRules) else DEFAULT_RULES
 
     @property
     def names(self) -> frozenset[str]:
         """Every name."""
-        return frozenset(self._tools)
+        return frozenset(self._all())
 
     def specs(self, names: Iterable[str]) -> tuple[ToolSpec, ...]:
-        """Give what a model is told of the named tools, in the order of the names; unknown ones are left out."""
-        return tuple(self._tools[name].spec for name in names if name in self._tools)
+        """Give what a model is told of the named tools, in the order of the names; unknown ones are left out.
+
+        A name may be a pattern, such as `shop__*`, for tools that are not known before they are there.
+        """
+        known = self._all()
+        found: dict[str, ToolSpec] = {}
+        for name in names:
+            if name in known:
+                found.setdefault(name, known[name].spec)
+            elif any(sign in name for sign in "*?["):
+                matching = (one for one in sorted(known) if fnmatchcase(one, name))
+                found.update({one: known[one].spec for one in matching if one not in found})
+        return tuple(found.values())
+
+    def _all(self) -> Mapping[str, Tool]:
+        """Give all tools by name."""
+        if not self.sources:
+            return self._tools
+        return {name: tool for source in self.sources for name, tool in source.tools().items()} | self._tools

@@ -15,7 +15,6 @@ YAML, read once at start; it holds no secret itself. Example:
           required: [order_id]
 """
 
-import ipaddress
 import re
 import socket
 from collections.abc import Mapping
@@ -34,10 +33,12 @@ from yarl import URL
 from app.domain.errors import ConfigurationError
 from app.domain.jsontext import dumps, loads
 from app.domain.tools import ToolSpec
+from app.tools.addresses import is_private
 from app.tools.base import ToolContext, ToolError, ToolRules
+from app.tools.declared import filled
+from app.tools.mcp_file import McpServerPart, checked
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _BODILESS: Final = frozenset({"GET", "DELETE"})
 _SHOWN: Final = 300
 _FAILED: Final = 400
@@ -68,6 +69,7 @@ class WebToolsFile(_Part):
     allowed_hosts: tuple[str, ...] = ()
     private_hosts: tuple[str, ...] = ()
     tools: tuple[WebToolPart, ...] = ()
+    mcp_servers: tuple[McpServerPart, ...] = ()
 
 
 class WebTool:
@@ -89,7 +91,7 @@ class WebTool:
         """Make the call; ToolError for what the server refuses and for what is not reached."""
         del context
         url, rest = self._address(arguments)
-        if not self._private and _is_private(url.raw_host or ""):
+        if not self._private and is_private(url.raw_host or ""):
             message = f"The host of the tool {self._part.name} is a private address, which it may not reach."
             raise ToolError(message)
         body = None if self._part.method in _BODILESS else dumps(rest)
@@ -167,7 +169,7 @@ class PublicResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """Give the addresses of a name."""
         found = await self._names.resolve(host, port, family)
-        if not self._private and any(_is_private(entry["host"]) for entry in found):
+        if not self._private and any(is_private(entry["host"]) for entry in found):
             raise PrivateAddressError
         return found
 
@@ -176,8 +178,13 @@ class PublicResolver(AbstractResolver):
         await self._names.close()
 
 
-def read_web_tools(text: str, environment: Mapping[str, str], place: str = "the file of tools") -> list[WebTool]:
-    """Read the file. Raises ConfigurationError that names the place and what is wrong."""
+def read_tools_file(
+    text: str, environment: Mapping[str, str], place: str = "the file of tools"
+) -> tuple[list[WebTool], list[tuple[McpServerPart, bool]]]:
+    """Give the tools and the MCP servers of the file; of a server also whether it may be at a private address.
+
+    Raises ConfigurationError that names the place and what is wrong.
+    """
     try:
         read = WebToolsFile.model_validate(yaml.safe_load(text) or {})
     except yaml.YAMLError as error:
@@ -188,7 +195,9 @@ def read_web_tools(text: str, environment: Mapping[str, str], place: str = "the 
         where = ".".join(str(step) for step in first["loc"]) or "its top"
         message = f"{place} is not right at {where}: {first['msg']}"
         raise ConfigurationError(message) from None
-    return [_made(part, read, environment, place) for part in read.tools]
+    tools = [_made(part, read, environment, place) for part in read.tools]
+    allowed, private = _hosts(read.allowed_hosts), _hosts(read.private_hosts)
+    return tools, checked(read.mcp_servers, allowed, private, environment, place)
 
 
 def _made(part: WebToolPart, file: WebToolsFile, environment: Mapping[str, str], place: str) -> WebTool:
@@ -206,13 +215,8 @@ def _made(part: WebToolPart, file: WebToolsFile, environment: Mapping[str, str],
         message = f"{place}: the address of {part.name} needs {min(unknown)}, which its schema does not require."
         raise ConfigurationError(message)
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in environment:
-            message = f"{place}: the tool {part.name} needs the variable {found[1]}, and it is not set."
-            raise ConfigurationError(message)
-        return environment[found[1]]
-
-    headers = {name: _VARIABLE.sub(value, text) for name, text in part.headers.items()}
+    owner = f"the tool {part.name}"
+    headers = {name: filled(text, environment, owner, place) for name, text in part.headers.items()}
     return WebTool(part, headers, private=host in _hosts(file.private_hosts))
 
 
@@ -234,13 +238,3 @@ def _entries(value: Any) -> list[Any]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value).decode()
-
-
-def _is_private(host: str) -> bool:
-    """Tell whether a literal address is not a public one; a name is judged when it is resolved."""
-    try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return False
-    inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    return not (inner or address).is_global or address.is_multicast

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver
 
 from app.domain.errors import ConfigurationError
-from app.tools.web import PrivateAddressError, PublicResolver, WebTool, read_web_tools
+from app.tools.web import PrivateAddressError, PublicResolver, WebTool, read_tools_file
 from tests.tools.running import fault, run
 
 ENVIRONMENT = {"SHOP_TOKEN": "t-secret"}
@@ -45,7 +45,7 @@ class Shop:
             **more,
         }
         file = {"allowed_hosts": [host], "private_hosts": [host] if private else [], "tools": [part]}
-        (made,) = read_web_tools(json.dumps(file), ENVIRONMENT)
+        (made,), _ = read_tools_file(json.dumps(file), ENVIRONMENT)
         return made
 
 
@@ -133,7 +133,7 @@ async def test_a_private_address_is_not_reached_unless_it_is_allowed(shop: Shop,
 async def test_no_form_of_a_private_address_passes(host: str) -> None:
     name = host.removeprefix("http://").removesuffix("/")
     file = {"allowed_hosts": [name.strip("[]")], "tools": [{"name": "t", "description": "d", "url": host}]}
-    (made,) = read_web_tools(json.dumps(file), {})
+    (made,), _ = read_tools_file(json.dumps(file), {})
 
     assert "private address" in fault(await run(made))[1]
 
@@ -174,8 +174,8 @@ def declared(**more: Any) -> str:
 )
 def test_a_file_that_is_wrong_is_told_by_place(text: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        read_web_tools(text, ENVIRONMENT, "tools.yaml")
+        read_tools_file(text, ENVIRONMENT, "tools.yaml")
 
 
 def test_an_empty_file_declares_nothing() -> None:
-    assert read_web_tools("", {}) == []
+    assert read_tools_file("", {}) == ([], [])

@@ -50,6 +50,8 @@ class Lifecycle:
         if self._services.aids.outcomes is not None:
             self._beside.start(self._services.aids.outcomes.run(), "task outcomes")
         self._beside.start(Retention(self._services.database, keep=self._keep).run(), "retention")
+        for source in self._services.tools.registry.sources:
+            self._beside.start(source.run(), "tools of others")
         self._open = True
 
     def beside(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
