@@ -68,9 +68,13 @@ WHERE conversations.user_id = :user::text AND conversations.running_operation IS
                 SELECT FROM replicas WHERE id = waiter.replica AND NOT dead AND expires_at > now()
             )
     )
+    AND conversations.xmin = (SELECT seen.xmin FROM conversations seen WHERE seen.id = :id::uuid)
 RETURNING fence
 """)
-"""A live process makes the conversation, or takes one that is free and that no living waiter is before."""
+"""A live process makes the conversation, or takes one that is free and that no living waiter is before.
+
+Whoever waits for the row's lock gets the newest row beside a queue as it was before: that row is not the one it has seen.
+"""
 
 
 async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
@@ -92,7 +96,11 @@ async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
         "persona": claim.persona_id,
         "place": claim.place,
     }
-    taken = await (_TAKE_OR_MAKE if create else _TAKE).first(connection, given)
+    statement = _TAKE_OR_MAKE if create else _TAKE
+    taken = await statement.first(connection, given)
+    if taken is None and create:
+        # The row is locked by now, so this look sees the queue as it is.
+        taken = await statement.first(connection, given)
     if taken is None:
         await _refuse(connection, claim)
     return int(taken["fence"])
@@ -182,6 +190,11 @@ async def lock(connection: Connection, conversation: UUID) -> tuple[int, UUID | 
     query = select(_row.fence, _row.running_operation).where(_row.id == conversation).with_for_update()
     found = (await connection.execute(query)).first()
     return None if found is None else (found.fence, found.running_operation)
+
+
+async def lock_queue(connection: Connection, conversation: UUID) -> None:
+    """Lock the conversation to change who waits for it; a claim that has looked at the queue before looks again."""
+    await connection.execute(update(conversations).where(_row.id == conversation).values(updated_at=_row.updated_at))
 
 
 _RELEASE: Final = Statement("""

@@ -65,10 +65,10 @@ def values(new: Sequence[NewMessage]) -> dict[str, Any]:
     }
 
 
-async def leave_out(connection: Connection, conversation: UUID, turn_id: str) -> None:
-    """Leave a turn's messages out of what is sent from now on; they stay readable."""
+async def leave_out(connection: Connection, conversation: UUID, turn_ids: Sequence[str]) -> None:
+    """Leave the messages of some turns out of what is sent from now on; they stay readable."""
     await connection.execute(
-        update(messages).where(_row.conversation == conversation, _row.turn_id == turn_id).values(not_sent=True)
+        update(messages).where(_row.conversation == conversation, _row.turn_id.in_(turn_ids)).values(not_sent=True)
     )
 
 

@@ -4,7 +4,7 @@ Waiters are rows, so order holds over all replicas, and a waiter whose process i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -25,10 +25,10 @@ PATIENCE_SECONDS: Final = 2.0
 GAVE_WAY: Final = Reason(StreamStatus.CANCELLED, "interrupted")
 
 LEAVES_OUT: Final = "leaves_out"
-"""In the payload of a rollback that waits: the turn that it rolls back."""
+"""In the payload of a rollback that waits: the turns that it rolls back."""
 
-Attempt = Callable[[int | None, str | None], Awaitable[None]]
-"""Tries T1 at a place in the queue, and says which turn is to be left out of what the model is told from then on."""
+Attempt = Callable[[int | None, Sequence[str]], Awaitable[None]]
+"""Tries T1 at a place in the queue, and says which turns are to be left out of what the model is told from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Place:
 
     number: int
     running: Running | None
-    turn_id: str | None
+    left_out: Sequence[str]
 
 
 async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRecord, attempt: Attempt) -> None:
@@ -47,7 +47,7 @@ async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRe
     RateLimitedError when too many wait.
     """
     try:
-        await attempt(None, None)
+        await attempt(None, ())
     except ConversationBusyError:
         if on_busy == "reject":
             raise
@@ -72,9 +72,9 @@ async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) 
     longest = operation.services.policy.max_waiting_turns
     makes_way = on_busy in {"interrupt", "rollback"}
     running: Running | None = None
-    left_out: str | None = None
+    left_out: list[str] = []
     async with operation.services.database.transaction() as connection:
-        await claims.lock(connection, operation.conversation)
+        await claims.lock_queue(connection, operation.conversation)
         if makes_way:
             running = await claims.ask_to_cancel(connection, operation.conversation)
         if on_busy == "rollback":
@@ -90,13 +90,12 @@ async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) 
     return Place(number, running, left_out)
 
 
-async def _left_out(connection: Connection, conversation: UUID, running: Running | None) -> str | None:
-    """Give the turn that is rolled back: the one that runs, or that ended for a rollback which this one replaces."""
-    if running is None:
-        replaced = await inbound.at_head(connection, conversation)
-        return replaced.payload.get(LEAVES_OUT) if replaced else None
-    found = await inbound.find(connection, conversation, running.operation)
-    return found.turn_id if found else None
+async def _left_out(connection: Connection, conversation: UUID, running: Running | None) -> list[str]:
+    """Give the turns that are rolled back: the one that runs, and those of a rollback which this one replaces."""
+    replaced = await inbound.at_head(connection, conversation)
+    left_out: list[str] = list(replaced.payload.get(LEAVES_OUT, ())) if replaced else []
+    found = await inbound.find(connection, conversation, running.operation) if running else None
+    return [*left_out, found.turn_id] if found else left_out
 
 
 async def _wait(operation: Operation, place: Place, attempt: Attempt) -> None:
@@ -122,7 +121,7 @@ async def _try(operation: Operation, place: Place, attempt: Attempt) -> bool:
     if not mine:
         return False
     try:
-        await attempt(place.number, place.turn_id)
+        await attempt(place.number, place.left_out)
     except ConversationBusyError:
         return False
     return True

@@ -1,6 +1,6 @@
 """A turn: preparation (T1 is in its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
     services = operation.services
 
     async def accept(store: Store, new: NewMessage, payload: dict[str, Any]) -> None:
-        async def attempt(place: int | None, left_out: str | None) -> None:
+        async def attempt(place: int | None, left_out: Sequence[str]) -> None:
             async def then(connection: Connection, fence: int, opening: Opening) -> None:
                 # First of all, since a key in use means that nothing may be changed.
                 free = await acceptance.accept(
@@ -48,7 +48,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
                     batches=opening(()),
                 )
                 await store(connection, fence, free)
-                if left_out is not None:
+                if left_out:
                     # Behind `store`, so that the answers of a pause that ended meanwhile go with their turn.
                     await messages.leave_out(connection, operation.conversation, left_out)
 

@@ -1,0 +1,162 @@
+"""A claim that has waited for the conversation's row: what it had read of the queue before must not count any more.
+
+Each test holds the row in a transaction of its own, which plays another process; the party of the test stands in front
+of it, and then the transaction commits.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.domain.errors import ConversationBusyError
+from app.domain.ids import fresh_uuid, row_key
+from app.domain.turn import OperationKind
+from app.domain.views import Started
+from app.providers.scripted import Hold
+from app.store import claims, inbound
+from app.store.claims import Claim
+from app.store.database import Connection
+from app.store.inbound import InboundRecord
+from app.turn.orchestrator.ending import end_seized
+from app.turn.orchestrator.queue import GAVE_WAY, LEAVES_OUT
+from tests.databases import rows
+from tests.stage import ADA, CHAT, Stage, turn_input
+from tests.turn.pausing import scripted, told, until, waiting
+
+CONVERSATION = row_key("", CHAT)
+LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+def entry(operation: UUID, **payload: Any) -> InboundRecord:
+    return InboundRecord(
+        conversation=CONVERSATION,
+        operation=operation,
+        kind=OperationKind.TURN,
+        status="waiting",
+        stream_id=f"st_{operation.hex}",
+        turn_id=f"turn_{operation.hex}",
+        fence=0,
+        attempt=1,
+        touched=False,
+        pause_id=None,
+        payload=payload,
+    )
+
+
+@asynccontextmanager
+async def changing_the_queue(stage: Stage) -> AsyncIterator[Connection]:
+    """Another process's transaction; it commits when the block is left, in which a party must have run into it."""
+    async with stage.runtime._services.database.transaction() as connection:
+        await claims.lock_queue(connection, CONVERSATION)
+        yield connection
+
+        async def is_locked() -> bool:
+            return bool(await rows(stage.database, LOCKED))
+
+        await until(is_locked)
+
+
+async def enqueue(stage: Stage, connection: Connection, operation: UUID, **payload: Any) -> int:
+    """Let an interrupting turn of this process wait."""
+    replica = stage.runtime._services.lease.id
+    place = await inbound.enqueue(connection, entry(operation, **payload), replica=replica, at_head=True, longest=10)
+    assert place is not None
+    return place
+
+
+async def end(stage: Stage, connection: Connection) -> None:
+    """End what runs, as an interrupting turn does with an operation that does not give way."""
+    running = await claims.ask_to_cancel(connection, CONVERSATION)
+    assert running is not None
+    seized = await claims.seize(connection, CONVERSATION, running.operation, only_dead=False)
+    found = await inbound.find(connection, CONVERSATION, running.operation)
+    assert seized is not None
+    assert found is not None
+    await end_seized(connection, stage.runtime._services, seized, found, GAVE_WAY)
+
+
+async def first_runs(stage: Stage) -> Started:
+    hold = Hold()
+    stage.provider.add(["So far", hold])
+    first = await stage.runtime.start_turn(turn_input("First."))
+    await asyncio.wait_for(hold.reached.wait(), 20)
+    return first
+
+
+async def test_a_rollback_that_looked_before_another_one_waited_does_not_go_first(stage: Stage) -> None:
+    first = await first_runs(stage)
+    stage.provider.add("Second.")
+    async with changing_the_queue(stage) as connection:
+        late = asyncio.create_task(stage.play("The right one.", on_busy="rollback"))
+        await enqueue(stage, connection, fresh_uuid(), **{LEAVES_OUT: [first.turn_id]})
+        await end(stage, connection)
+    assert (await asyncio.wait_for(late, 20))[-1]["final_response_text"] == "Second."
+    assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
+
+
+async def test_a_turn_that_does_not_wait_is_refused_when_another_one_has_come_meanwhile(stage: Stage) -> None:
+    await first_runs(stage)
+    async with changing_the_queue(stage) as connection:
+        late = asyncio.create_task(stage.runtime.start_turn(turn_input("Late.")))
+        await enqueue(stage, connection, fresh_uuid())
+        await end(stage, connection)
+    with pytest.raises(ConversationBusyError):
+        await late
+    assert "Late." not in [text for _, text in await stage.said()]
+
+
+async def test_a_turn_that_finds_the_conversation_freed_meanwhile_takes_it(stage: Stage) -> None:
+    await first_runs(stage)
+    stage.provider.add("Second.")
+    async with changing_the_queue(stage) as connection:
+        late = asyncio.create_task(stage.play("Late."))
+        await end(stage, connection)
+    assert (await late)[-1]["final_response_text"] == "Second."
+
+
+async def test_an_interrupter_that_is_replaced_while_it_takes_the_conversation_does_not_get_it(stage: Stage) -> None:
+    stage.provider.add("Hello.")
+    await stage.play("Hi.")
+    services = stage.runtime._services
+    older = fresh_uuid()
+    async with services.database.transaction() as connection:
+        place = await enqueue(stage, connection, older)
+
+    async def take() -> int:
+        claim = Claim(older, services.lease.id, CONVERSATION, ADA, CHAT, CHAT, "demo", f"st_{older.hex}", place)
+        async with services.database.transaction() as connection:
+            return await claims.take(connection, claim, create=True)
+
+    async with changing_the_queue(stage) as connection:
+        taking = asyncio.create_task(take())
+        await enqueue(stage, connection, fresh_uuid())
+    with pytest.raises(ConversationBusyError):
+        await taking
+
+
+async def test_a_rollback_takes_over_what_a_lost_one_was_to_roll_back(shared_database: str) -> None:
+    """The one before it has lost its process, so a turn went past it; both that and the first one are rolled back."""
+    async with scripted(shared_database) as stage:
+        first = await first_runs(stage)
+        lost = fresh_uuid()
+        async with stage.runtime._services.database.transaction() as connection:
+            await claims.lock_queue(connection, CONVERSATION)
+            await enqueue(stage, connection, lost, **{LEAVES_OUT: [first.turn_id]})
+            await end(stage, connection)
+        await rows(shared_database, "UPDATE inbound_messages SET replica = $1 WHERE status = 'waiting'", fresh_uuid())
+        hold = Hold()
+        stage.provider.add(["Passing", hold], "Third.")
+        passing = asyncio.create_task(stage.play("Second."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        third = await asyncio.wait_for(stage.play("The right one.", on_busy="rollback"), 20)
+        with suppress(asyncio.CancelledError):
+            await passing
+
+        assert third[-1]["final_response_text"] == "Third."
+        assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
+        assert [text for role, text in await stage.said() if role == "user"] == ["First.", "Second.", "The right one."]
+        assert await waiting(stage) == 0
