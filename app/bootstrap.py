@@ -56,6 +56,7 @@ from app.turn.facade.overrides import OverridesPolicy, SessionOverrides
 from app.turn.facade.self_improvement import Adapting
 from app.turn.facade.service import AgentRuntime
 from app.turn.facade.tenants import Tenants
+from app.turn.gmi.base import Gmis
 from app.turn.gmi.manager import GmiManager
 from app.turn.gmi.personas import Personas, load_personas
 from app.turn.orchestrator.cancels import Cancels
@@ -122,7 +123,7 @@ def build(
     url: str,
     *,
     providers: ProviderRegistry | None = None,
-    gmis: GmiManager | None = None,
+    gmis: Gmis | None = None,
     guards: Guards | None = None,
     host_tools: Sequence[Tool] = (),
 ) -> AgentRuntime:

@@ -18,7 +18,7 @@ from app.settings import Settings
 from app.tools.base import Tool
 from app.turn.facade.host import Chunk, Host
 from app.turn.facade.service import AgentRuntime
-from app.turn.gmi.manager import GmiManager
+from app.turn.gmi.base import Gmis
 from tests.oracle import check_request
 
 ADA = Caller("ada")
@@ -103,7 +103,7 @@ def result(call_id: str, output: Any = "21 degrees", name: str = WEATHER.name, *
 async def running_stage(
     database: str,
     provider: ScriptedProvider | None = None,
-    gmis: GmiManager | None = None,
+    gmis: Gmis | None = None,
     guards: Guards | None = None,
     tools: Sequence[Tool] = (),
     **settings: Any,

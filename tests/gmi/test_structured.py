@@ -12,6 +12,7 @@ from app.domain.usage import Usage
 from app.providers.scripted import call
 from app.turn.gmi.structured import StructuredReply
 from tests.gmi.rig import HOST_TOOL, Echo, Rig, letters
+from tests.requirements import requirement
 from tests.stage import WEATHER, Stage, one, result, types
 
 SCHEMA = {
@@ -140,8 +141,12 @@ def test_a_schema_that_is_none_is_refused() -> None:
         assert caught.value.details["reason"] == "STRUCTURED_REPLY_CONFIG"
 
 
+@requirement("R50", "R51", "R52")
 async def test_the_value_is_on_the_final_response_of_turns_and_of_continuations(stage: Stage) -> None:
-    stage.provider.add([call("get_weather", {"city": "Berlin"}, id="c1")], ["no"], [GOOD], "Plain.")
+    stage.provider.add([GOOD], [call("get_weather", {"city": "Berlin"}, id="c1")], ["no"], [GOOD], "Plain.")
+
+    turn = one(await stage.play("Weather?", options=wanted()), "final_response")
+    assert (turn["structured"]["value"], turn["structured"]["attempts"]) == (VALUE, 1)
 
     request = one(await stage.play("Weather?", tools=[WEATHER], options=wanted()), "tool_call_request")
     chunks = await stage.pass_results(request["stream_id"], result("c1"))
@@ -152,4 +157,4 @@ async def test_the_value_is_on_the_final_response_of_turns_and_of_continuations(
     assert final["final_response_text"] == GOOD
     assert "text_delta" not in types(chunks)
     assert "structured" not in one(plain, "final_response")
-    assert [content for role, content in await stage.said() if role == "assistant"] == [None, GOOD, "Plain."]
+    assert [content for role, content in await stage.said() if role == "assistant"] == [GOOD, None, GOOD, "Plain."]

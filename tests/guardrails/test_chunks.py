@@ -13,6 +13,7 @@ from app.providers.errors import failure
 from tests.databases import rows
 from tests.guardrails.acting import ALLOW, Acting, OutputOnly, blocks, replaces, says, streaming
 from tests.guardrails.leaks import replay, status, tables, text_of
+from tests.requirements import requirement
 from tests.stage import WEATHER, Stage, one, result, running_stage
 from tests.turn.playing import Act, Playing, asks, end, stop
 
@@ -95,6 +96,7 @@ async def test_a_guard_that_asks_for_a_kind_of_chunk_stops_the_turn_at_it(
             assert kept == []
 
 
+@requirement("R181")
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_sources_reach_guards_during_the_stream_and_a_continuation_brings_them_along(
     shared_database: str, operation: str
@@ -108,6 +110,25 @@ async def test_sources_reach_guards_during_the_stream_and_a_continuation_brings_
         await play(stage, operation, "chat-1")
         assert [[source["id"] for source in seen] for seen in guard.sources] == [["1"]] * len(guard.sources)
         assert guard.kinds == ["text_delta", "final_response"]
+
+
+@requirement("R180")
+@pytest.mark.parametrize("operation", OPERATIONS[1:])
+async def test_the_sources_of_the_paused_turn_are_with_the_calls_of_its_continuation(
+    shared_database: str, operation: str
+) -> None:
+    sources = ({"id": "1", "content": "xylograph"},)
+    pausing: Act = [SourcesAvailable(sources), replace(stop("c0"), rag_sources=sources)]
+    guard = OutputOnly(says(ALLOW), "g", GuardConfig(also=frozenset({"tool_call_request"})))
+    playing = Playing(pausing, [ToolCallRequest((asks("own"),), external=False), stop("c1")])
+    async with running_stage(shared_database, gmis=playing, guards=Guards([guard])) as stage:
+        await play(stage, operation, "chat-1")
+    judged = [
+        [source["id"] for source in seen]
+        for chunk, seen in zip(guard.asked, guard.sources, strict=True)
+        if chunk.type == "tool_call_request"
+    ]
+    assert judged == [["1"]] * 3  # the call of the turn, the runtime's own and the next of the host
 
 
 @pytest.mark.parametrize("mode", MODES)

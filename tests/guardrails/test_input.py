@@ -127,9 +127,9 @@ async def test_the_input_is_judged_beside_the_preparation_and_awaited_before_any
     class Tells(Playing):
         was_acquired = asyncio.Event()
 
-        def acquire(self, *whom: Any) -> Any:
+        async def acquire(self, *whom: Any) -> Any:
             self.was_acquired.set()
-            return super().acquire(*whom)
+            return await super().acquire(*whom)
 
     playing = Tells()
     guards = Guards([Waits(says(None), "g")], mode="until_input_ok")

@@ -49,7 +49,7 @@ async def run(stage: Stage, operation: str, *, stops: bool, chat: str = CHAT) ->
     return chunks, [first, chunks[-1]["stream_id"]]
 
 
-@requirement("R88", "R90", "R235", "R236", "R237", "R238", "R239", "R240", "R241")
+@requirement("R88", "R90", "R235", "R236", "R237", "R238", "R239", "R240", "R241", "R347")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("verdict", GUARDS)
 async def test_a_verdict_holds_in_each_mode_for_each_operation(

@@ -26,7 +26,7 @@ class Playing(GmiManager):
         self.asked: list[GmiTurnInput] = []
         self.acquired: list[str] = []
 
-    def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:  # noqa: ARG002 - one GMI for all
+    async def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:  # noqa: ARG002 - one GMI for all
         self.acquired.append(persona_id)
         return self
 

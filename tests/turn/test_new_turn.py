@@ -14,7 +14,7 @@ from app.providers.scripted import Hold, call
 from app.turn.orchestrator import turn as turn_stage
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.phases import p05_plan
-from app.turn.preparation.pipeline import PHASES, prepare
+from app.turn.preparation.pipeline import ACCEPTING, PHASES, Phase, prepare
 from tests.databases import rows
 from tests.requirements import requirement
 from tests.stage import ADA, CHAT, WEATHER, Stage, result, running_stage, types, wire
@@ -50,6 +50,33 @@ async def test_a_new_turn_answers_the_calls_of_the_pause_and_then_stores_its_inp
     assert told[-1]["content"] == "Forget it."
     hold.release()
     assert [chunk async for chunk in turn][-1]["final_response_text"] == "Never mind then."
+
+
+@requirement("R120")
+async def test_it_is_phase_8_that_ends_the_pause_and_the_input_stands_behind_its_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause = await paused(stage)
+    seen: dict[str, tuple[bool, list[str]]] = {}
+
+    def looking(phase: Phase) -> Phase:
+        async def run(draft: TurnDraft, services: PhaseServices) -> None:
+            await phase(draft, services)
+            roles = [message.role for message in await stage.messages()]
+            seen[phase.__module__.rpartition(".")[2]] = (await stage.pending() == pause, roles)
+
+        return run
+
+    stage.provider.add("Never mind then.")
+    phases = tuple(looking(phase) for phase in PHASES[: ACCEPTING + 1])
+    monkeypatch.setattr(turn_stage, "prepare", partial(prepare, phases=(*phases, *PHASES[ACCEPTING + 1 :])))
+    await stage.play("Forget it.")
+
+    before, after = ["user", "assistant"], ["user", "assistant", "tool", "tool", "user"]
+    assert len(seen) == 8
+    assert {name: held for name, held in seen.items() if held != (True, before)} == {
+        "p08_persist_inbound": (False, after)
+    }
 
 
 @requirement("R112", "R113", "R114", "R87")

@@ -196,7 +196,7 @@ class Watched(Playing):
         super().__init__(*acts)
         self.taken: list[tuple[Caller, str, str]] = []
 
-    def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:
+    async def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:
         self.taken.append((caller, session_id, persona_id))
         return self
 

@@ -93,5 +93,6 @@ class Lifecycle:
     async def stop(self) -> None:
         """Give everything back, after a drain."""
         await self._beside.cancel()
+        await self._services.gmis.close()
         await self._services.gateway.registry.aclose()
         await self._services.database.close()

@@ -57,9 +57,9 @@ from app.turn.facade.tenants import Tenants
 from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Identity, Operation
+from app.turn.orchestrator.rebuilt import snapshot_of
 from app.turn.orchestrator.services import Services
 from app.turn.pauses.results import as_json, check_changes, check_results, named, signed
-from app.turn.pauses.snapshot import Snapshot
 
 CANCEL_TRIES: Final = 10
 """How often a cancel looks again that met a stream between two of its states."""
@@ -240,7 +240,7 @@ class AgentRuntime:
         results = replace(results, results=named(pause, signed(results.results, results.caller)))
         check_results(pause, results.results)
         check_changes(pause, results.results, self._services.tools.argument_fault)
-        continued = Continued(pause, Snapshot.from_json(pause.snapshot or {}), expired=expired)
+        continued = Continued(pause, await snapshot_of(self._services, pause), expired=expired)
         active = self._guards.active(Persona.from_json(continued.snapshot.persona))
         if results.partial:
             kept = await self._pausing.keep_partial(pause, results.results)

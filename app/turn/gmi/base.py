@@ -9,7 +9,7 @@ from app.domain.chunks import GmiChunk, GmiOutput
 from app.domain.messages import Message, ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult, ToolSpec
-from app.domain.turn import PauseTerms, TurnOptions
+from app.domain.turn import Caller, PauseTerms, TurnOptions
 from app.domain.usage import Hop, ModelCall, Usage
 from app.tools.base import ToolContext
 from app.turn.gmi.session import Session
@@ -70,6 +70,18 @@ class Gmi(Protocol):
 
     def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         """Yield chunks, the marker last of them, and then exactly one `GmiOutput`. Does not raise for a failed turn."""
+        ...
+
+
+class Gmis(Protocol):
+    """Gives out GMIs. A host that brings its own may use `LiveGmis`, whose GMIs remember."""
+
+    async def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:
+        """Give the session's GMI for the persona."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what GMIs hold, when the runtime stops."""
         ...
 
 

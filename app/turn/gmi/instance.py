@@ -25,6 +25,7 @@ from app.domain.tools import ToolGate
 from app.domain.usage import Hop, Usage
 from app.providers.base import ModelRequest
 from app.providers.gateway import Gateway, Route
+from app.streaming.ring import LostFenceError
 from app.tools.executor import ToolExecutor
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.gmi.notes import note_answer, note_calls, note_request, note_results, watched
@@ -74,6 +75,9 @@ class RuntimeGmi:
                         output = item
                     else:
                         yield item
+        except LostFenceError:
+            # Another process runs the operation by now: this one stops, and has nothing to say.
+            raise
         except Exception as error:  # noqa: BLE001 - a turn's failure is an answer of its own (R295 to R304)
             failure = self._failure(error)
             output = GmiOutput(is_final=True, usage=progress.usage, error=failure, steps=progress.steps)

@@ -16,7 +16,10 @@ class GmiManager:
         self._gateway = gateway
         self._tools = tools
 
-    def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:
+    async def acquire(self, caller: Caller, session_id: str, persona_id: str) -> Gmi:
         """Give the session's GMI for the persona."""
         instance_id = gmi_instance_id(caller.organization_id, caller.user_id, session_id, persona_id)
         return RuntimeGmi(instance_id, self._gateway, self._tools)
+
+    async def close(self) -> None:
+        """Do nothing: the runtime's own GMIs hold nothing."""

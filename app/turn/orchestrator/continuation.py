@@ -27,7 +27,7 @@ from app.turn.gmi.base import Gmi, GmiTurnInput, takes_results_together
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.turn import inbound_record, tool_context
-from app.turn.pauses import keeper
+from app.turn.pauses import keeper, seating
 from app.turn.pauses.history import answered
 from app.turn.pauses.results import check_results, merged
 from app.turn.pauses.snapshot import Snapshot
@@ -55,12 +55,13 @@ async def run_continuation(
     services = operation.services
     options = merged_options(continued.snapshot, results.options)
     services.gateway.check(_route(operation, continued.snapshot, options, results.provider_api_keys))
-    gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
+    gmi = await services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     operation.language = continued.snapshot.language
     operation.name(gmi.instance_id, persona)
     if len(results.results) > 1 and not takes_results_together(gmi):
         message = "This agent takes one result at a time; send one result, and the other calls are answered as not run."
         raise InvalidStateError(message, pause_id=continued.pause.pause_id)
+    seating.seat(gmi, continued.pause, continued.snapshot, persistence=services.policy.persistence)
     await _accept(operation, continued, results)
     async for emission in go_on(operation, continued, options, results.provider_api_keys):
         yield emission
@@ -80,7 +81,7 @@ async def go_on(
     route = _route(operation, kept, options, provider_api_keys)
     model = route.model_id
     longest = options.max_tool_iterations or persona.max_tool_iterations or services.policy.max_tool_iterations
-    gmi = services.gmis.acquire(operation.caller, operation.session_id, persona.id)
+    gmi = await services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     key = SessionKey.of(operation.caller, operation.session_id)
     operation.session.begin(await services.database.read(lambda connection: sessions.find(connection, key)))
     offered = persona.tools if kept.runtime_tools is None else kept.runtime_tools
@@ -91,7 +92,7 @@ async def go_on(
     turn = GmiTurnInput(
         persona=persona,
         model=model,
-        messages=_told(gmi, continued),
+        messages=_told(gmi, continued, persistence=services.policy.persistence),
         approved=approved_calls(continued.pause.calls, continued.results),
         runtime_tools=runtime_tools,
         host_tools=kept.host_tools,
@@ -123,9 +124,10 @@ async def go_on(
         yield emission
 
 
-def _told(gmi: Gmi, continued: Continued) -> tuple[Message, ...]:
+def _told(gmi: Gmi, continued: Continued, *, persistence: bool) -> tuple[Message, ...]:
     """Give the paused turn's messages with the answers that the GMI takes."""
-    history, calls = continued.snapshot.messages, continued.pause.calls
+    calls = continued.pause.calls
+    history = seating.history(gmi, continued.pause, continued.snapshot, persistence=persistence)
     if takes_results_together(gmi):
         return answered(history, calls, continued.results)
     return (*history, *map(result_message, continued.results))

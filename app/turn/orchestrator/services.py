@@ -15,7 +15,7 @@ from app.streaming.ring import Rings
 from app.streaming.wakeups import Wakeups
 from app.tools.executor import ToolExecutor
 from app.turn.delivery.plain_text import PlainText
-from app.turn.gmi.manager import GmiManager
+from app.turn.gmi.base import Gmis
 from app.turn.gmi.personas import Personas
 from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
@@ -36,7 +36,7 @@ class Services:
     clock: Clock
     gateway: Gateway
     personas: Personas
-    gmis: GmiManager
+    gmis: Gmis
     tools: ToolExecutor
     counters: TokenCounters
     plain_text: PlainText

@@ -25,8 +25,7 @@ from app.store.database import Connection, Database
 from app.store.messages import NewMessage
 from app.store.starts import Start
 from app.tools.registry import ToolRegistry
-from app.turn.gmi.base import Gmi
-from app.turn.gmi.manager import GmiManager
+from app.turn.gmi.base import Gmi, Gmis
 from app.turn.gmi.personas import Personas
 from app.turn.preparation.aids import Aids
 
@@ -50,7 +49,7 @@ class PhaseServices:
     database: Database
     clock: Clock
     personas: Personas
-    gmis: GmiManager
+    gmis: Gmis
     gateway: Gateway
     before_call: Callable[[], Awaitable[None]]
     on_call: Callable[[ModelCall], None]

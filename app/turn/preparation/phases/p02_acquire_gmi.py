@@ -11,4 +11,4 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     draft.persona = persona
     draft.model = turn.options.model or persona.model or services.policy.default_model
     services.gateway.check(Route(draft.model, api_keys=turn.provider_api_keys))
-    draft.gmi = services.gmis.acquire(turn.caller, turn.session_id, persona.id)
+    draft.gmi = await services.gmis.acquire(turn.caller, turn.session_id, persona.id)

@@ -12,6 +12,7 @@ from app.conversation.tokens import messages_tokens
 from app.conversation.valid import Repaired
 from app.domain.messages import Message
 from app.turn.delivery import emitter
+from app.turn.gmi.live import remembered
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.prompt import room_beside, with_context, written
 from app.turn.preparation.reading import entries
@@ -23,9 +24,10 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
 
     Raises TooLargeError when the input does not fit into what the model's window leaves.
     """
-    _, _, new = draft.chosen()
+    _, gmi, new = draft.chosen()
     policy = draft.history_policy(services.policy)
-    kept = [new.message]
+    # Where the conversation keeps nothing, what its GMI remembers is not replaced (R128).
+    kept = [*remembered(gmi), new.message]
     if services.policy.persistence:
         kept = arranged(await entries(draft, services, draft.summary, policy), draft.summary, policy)
     room = room_of(draft, services)
