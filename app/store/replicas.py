@@ -1,5 +1,6 @@
 """Replicas: one row per process start, renewed while the process lives. Times are the database's alone."""
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Final
 from uuid import UUID
@@ -45,11 +46,13 @@ async def leave(connection: Connection, replica: UUID) -> None:
     await connection.execute(update(replicas).where(_row.id == replica).values(dead=True))
 
 
-async def orphans(connection: Connection, limit: int) -> list[tuple[UUID, UUID]]:
-    """Give (conversation, operation) of operations whose replica is marked dead or unknown."""
+async def orphans(connection: Connection, limit: int, *, besides: Collection[UUID] = ()) -> list[tuple[UUID, UUID]]:
+    """Give (conversation, operation) of operations whose replica is marked dead or unknown, `besides` left out."""
     running = conversations.c
     alive = select(_row.id).where(_row.id == running.running_replica, ~_row.dead).exists()
     query = select(running.id, running.running_operation).where(running.running_operation.is_not(None), ~alive)
+    if besides:
+        query = query.where(running.running_operation.not_in(besides))
     rows = await connection.execute(query.limit(limit))
     return [(row.id, row.running_operation) for row in rows]
 

@@ -67,6 +67,31 @@ async def end_seized(
     before = await _usage_before(connection, entry)
     journal = await inbound.rounds(connection, entry.conversation, entry.operation)
     usage = Usage.from_json(journal[-1]["usage"]) if journal else before
+    await _close(connection, services, seized, entry, reason, text=text, usage=usage, reply=reply)
+    await keep_seized(connection, services, seized, entry, reason.word)
+
+
+async def end_bare(
+    connection: Connection, services: Services, seized: Seized, entry: InboundRecord, reason: Reason
+) -> None:
+    """Write that the operation is over and nothing else, where what it had said keeps it from its end."""
+    if services.guards.may_judge_output:
+        await rewrite(connection, entry.conversation, entry.stream_id, entry.fence, redacted)
+    usage = await _usage_before(connection, entry)
+    await _close(connection, services, seized, entry, reason, text="", usage=usage, reply=None)
+
+
+async def _close(
+    connection: Connection,
+    services: Services,
+    seized: Seized,
+    entry: InboundRecord,
+    reason: Reason,
+    *,
+    text: str,
+    usage: Usage,
+    reply: NewMessage | None,
+) -> None:
     payload = final_response.build(
         GmiOutput(is_final=True, response_text=text or None, error=reason.error),
         usage=usage,
@@ -90,7 +115,6 @@ async def end_seized(
     )
     await streams.end_operation(connection, entry.conversation, entry.stream_id, end)
     await inbound.finish(connection, entry.conversation, entry.operation, reason.status.value)
-    await keep_seized(connection, services, seized, entry, reason.word)
 
 
 async def _late_answers(connection: Connection, entry: InboundRecord) -> list[NewMessage]:

@@ -16,11 +16,12 @@ from app.domain.errors import TurnInterruptedError
 from app.domain.turn import StreamStatus
 from app.store import claims, inbound, replicas
 from app.store.database import is_lost
-from app.turn.orchestrator.ending import Reason, end_seized
+from app.turn.orchestrator.ending import Reason, end_bare, end_seized
 from app.turn.orchestrator.partial import UnjudgedError, judged_partial
 from app.turn.orchestrator.queue import free
 from app.turn.orchestrator.rerun import Rerun, may_run_again, reclaim
 from app.turn.orchestrator.services import Services
+from app.turn.orchestrator.setbacks import Setbacks
 
 AT_ONCE: Final = 20
 STUCK_SECONDS: Final = 5.0
@@ -55,6 +56,7 @@ class Takeover:
         self._interval = interval
         self._most_reruns = most_reruns
         self._reruns: list[Running] = []
+        self._setbacks = Setbacks(services.clock.boot_seconds)
         self._log = structlog.get_logger(__name__)
 
     async def run(self, start: Callable[[Rerun], Running]) -> None:
@@ -75,8 +77,11 @@ class Takeover:
                 await replicas.mark_expired(connection, lease.length)
                 await replicas.forget_dead(connection)
         async with self._database.transaction() as connection:
-            orphans = await replicas.orphans(connection, AT_ONCE)
-        taken = [await self._try(self._take(conversation, operation, start)) for conversation, operation in orphans]
+            orphans = await replicas.orphans(connection, AT_ONCE, besides=self._setbacks.waiting())
+        taken = [
+            await self._try(operation, self._take(conversation, operation, start))
+            for conversation, operation in orphans
+        ]
         if not all(taken):
             await self._unlock()
         return sum(taken) + await self._end_strays()
@@ -95,27 +100,40 @@ class Takeover:
             running = await claims.of_replica(connection, replica)
             waiting = await inbound.waiters_of(connection, replica)
         # An operation is noted before anything of it is stored: what is not noted now has ended, or got lost.
-        strays = [found for found in running if not works_on(found[1])]
+        waits = self._setbacks.waiting()
+        strays = [found for found in running if not works_on(found[1]) and found[1] not in waits]
         for conversation, operation in waiting:
             if not works_on(operation):
-                await self._try(self._dequeue(conversation, operation))
-        return sum([await self._try(self._end(conversation, operation)) for conversation, operation in strays])
+                await self._try(operation, self._dequeue(conversation, operation))
+        return sum(
+            [await self._try(operation, self._end(conversation, operation)) for conversation, operation in strays]
+        )
 
-    async def _try(self, ending: Awaitable[bool]) -> bool:
-        """Let a fault with one conversation not keep the others waiting."""
+    async def _try(self, operation: UUID, ending: Awaitable[bool]) -> bool:
+        """Let a fault with one conversation not keep the others waiting, nor be met again at once."""
         try:
-            return await ending
+            ended = await ending
         except UnjudgedError:
             return False
         except Exception as error:
             if is_lost(error):
                 raise
-            self._log.exception("takeover.failed")
+            setback = self._setbacks.failed(operation)
+            self._log.exception(
+                "takeover.failed",
+                operation=str(operation),
+                failures=setback.failures,
+                again_in_seconds=setback.wait_seconds,
+            )
             return False
+        self._setbacks.ended(operation)
+        return ended
 
     async def _take(self, conversation: UUID, operation: UUID, start: Callable[[Rerun], Running]) -> bool:
         """Take one operation over, in one transaction, under a higher fence than its own."""
         self._reruns = [rerun for rerun in self._reruns if not rerun.done]
+        if self._setbacks.are_many(operation):
+            return await self._end_bare(conversation, operation, INTERRUPTED, only_dead=True)
         judged = await judged_partial(self._services, conversation, operation)
         async with self._database.transaction() as connection:
             entry = await inbound.find(connection, conversation, operation)
@@ -139,6 +157,8 @@ class Takeover:
 
     async def _end(self, conversation: UUID, operation: UUID) -> bool:
         """End an operation of this process's own, which lives."""
+        if self._setbacks.are_many(operation):
+            return await self._end_bare(conversation, operation, BROKEN_OFF, only_dead=False)
         judged = await judged_partial(self._services, conversation, operation)
         async with self._database.transaction() as connection:
             entry = await inbound.find(connection, conversation, operation)
@@ -148,6 +168,18 @@ class Takeover:
             await end_seized(connection, self._services, seized, entry, BROKEN_OFF, judged=judged)
         self._services.wakeups.wake([entry.stream_id, free(conversation)])
         self._log.warning("takeover.stray_ended", stream_id=entry.stream_id, turn_id=entry.turn_id)
+        return True
+
+    async def _end_bare(self, conversation: UUID, operation: UUID, reason: Reason, *, only_dead: bool) -> bool:
+        """End an operation that could not be ended with all that it had said: its conversation must be free again."""
+        async with self._database.transaction() as connection:
+            entry = await inbound.find(connection, conversation, operation)
+            seized = await claims.seize(connection, conversation, operation, only_dead=only_dead)
+            if seized is None or entry is None:
+                return False
+            await end_bare(connection, self._services, seized, entry, reason)
+        self._services.wakeups.wake([entry.stream_id, free(conversation)])
+        self._log.error("takeover.ended_bare", stream_id=entry.stream_id, turn_id=entry.turn_id)
         return True
 
     async def _dequeue(self, conversation: UUID, operation: UUID) -> bool:
