@@ -7,14 +7,14 @@ memory is all that there is of a session, so turns are told it and a pause is co
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final
 
 import structlog
 
 from app.domain.chunks import GmiChunk, GmiOutput
-from app.domain.messages import Message
+from app.domain.messages import CONTEXT_CHARACTERS, Message
 from app.domain.session import SessionKey
 from app.domain.turn import Caller
 from app.turn.gmi.base import Gmi, GmiTurnInput, takes_results_together
@@ -84,7 +84,18 @@ def remembered(gmi: Gmi) -> tuple[Message, ...]:
 def _given(messages: Sequence[Message]) -> list[Message]:
     """Give what an operation brought: the answers of a pause, or the one input."""
     answers = list(takewhile(lambda message: message.role == "tool", reversed(messages)))[::-1]
-    return answers or list(messages[-1:])
+    return answers or [_as_said(message) for message in messages[-1:]]
+
+
+def _as_said(message: Message) -> Message:
+    """Give the user's message without what the runtime has put in front of it for this one turn."""
+    metadata = dict(message.metadata or {})
+    beside = metadata.pop(CONTEXT_CHARACTERS, 0)
+    if not beside:
+        return message
+    said = message.content
+    said = said[1:] if isinstance(said, list) else str(said)[beside:].lstrip()
+    return replace(message, content=said, metadata=metadata or None)
 
 
 def _said(turn: GmiTurnInput, output: GmiOutput) -> list[Message]:

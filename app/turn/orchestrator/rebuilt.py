@@ -3,6 +3,7 @@
 import structlog
 
 from app.conversation.history import arranged, read
+from app.conversation.tokens import Estimate
 from app.conversation.valid import valid
 from app.domain.errors import InvalidStateError
 from app.domain.messages import Message
@@ -10,11 +11,12 @@ from app.domain.session import SessionKey
 from app.domain.tools import ToolSpec
 from app.domain.turn import Caller, PauseTerms, TurnOptions
 from app.domain.usage import Usage
+from app.prompts.engine import Space, build
+from app.prompts.slots import PromptInput
 from app.store import sessions
 from app.store.pauses import PauseRecord
 from app.turn.orchestrator.services import Services
 from app.turn.pauses.snapshot import Snapshot
-from app.turn.preparation.prompt import system_prompt
 
 
 async def snapshot_of(services: Services, pause: PauseRecord) -> Snapshot:
@@ -34,10 +36,11 @@ async def snapshot_of(services: Services, pause: PauseRecord) -> Snapshot:
         entries = await read(connection, pause.conversation, None, services.policy.history)
         session = await sessions.find(connection, key)
     told = valid(arranged(entries, None, services.policy.history)).messages
+    prompt = build(PromptInput(persona, session), Space(Estimate().text, services.policy.history.default_window))
     structlog.get_logger(__name__).warning("pause.without_snapshot", pause_id=pause.pause_id)
     names = dict.fromkeys(call.name for call in pause.calls if not call.needs_approval)
     return Snapshot(
-        messages=(Message("system", system_prompt(persona, session)), *told),
+        messages=(Message("system", prompt.system), *told),
         persona=persona.to_json(),
         # Strict servers want a tool for each call that they read of; more than the names is not known.
         host_tools=tuple(ToolSpec(name, "") for name in names),
