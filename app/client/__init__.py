@@ -5,6 +5,15 @@ It needs nothing else of the runtime, so a host may live in another process or o
 
 from app.client.connection import Connection, RefusedError
 from app.client.events import Event
-from app.client.tools import HostTool, ToolMissingError, run_turn_with_tools
+from app.client.tools import Approval, HostTool, ToolMissingError, deny, run_turn_with_tools
 
-__all__ = ["Connection", "Event", "HostTool", "RefusedError", "ToolMissingError", "run_turn_with_tools"]
+__all__ = [
+    "Approval",
+    "Connection",
+    "Event",
+    "HostTool",
+    "RefusedError",
+    "ToolMissingError",
+    "deny",
+    "run_turn_with_tools",
+]

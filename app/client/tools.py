@@ -23,17 +23,51 @@ class HostTool:
         return {"name": self.name, "description": self.description, "input_schema": dict(self.input_schema)}
 
 
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What a person says to a call that the service runs only then.
+
+    `arguments` take the place of the model's, `reason` is told to the model when it is a refusal, and `approved_by`
+    says who decided, where that is not the connection's own user.
+    """
+
+    approved: bool
+    arguments: Mapping[str, Any] | None = None
+    reason: str | None = None
+    approved_by: str | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Give what a result's body says of it."""
+        shown = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in shown.items() if value is not None}
+
+
+Approve = Callable[[Mapping[str, Any]], Awaitable[Approval]]
+"""Decides on a call, which has `id`, `name` and `arguments`."""
+
+
+async def deny(call: Mapping[str, Any]) -> Approval:
+    """Refuse: where nobody was asked, nobody has agreed."""
+    return Approval(approved=False, reason=f"Nobody was there to agree to {call['name']}.")
+
+
 class ToolMissingError(Exception):
     """A request names a tool that the host does not have; nothing was run, and the pause stays."""
 
 
 async def run_turn_with_tools(
-    connection: Connection, conversation_id: str, turn: Mapping[str, Any], tools: Sequence[HostTool]
+    connection: Connection,
+    conversation_id: str,
+    turn: Mapping[str, Any],
+    tools: Sequence[HostTool],
+    *,
+    approve: Approve = deny,
 ) -> AsyncIterator[Event]:
     """Run a turn, and every tool call that its requests name, at any depth; give all events, the last `end` last.
 
-    Calls of one request run one after another, in order, and are answered together. What a tool raises ends the
-    iterator with that error, and the pause stays: its calls can be answered later.
+    Calls of one request run one after another, in order, and are answered together; `approve` is asked about those that
+    the service runs itself once a person has agreed. What a tool or `approve` raises ends the iterator with that error,
+    and the pause stays: its calls can be answered later.
     """
     by_name = {tool.name: tool for tool in tools}
     offered = {**turn, "tools": [*turn.get("tools", []), *(tool.told() for tool in tools)]}
@@ -47,15 +81,27 @@ async def run_turn_with_tools(
                 yield event
         if request is None:
             return
-        results = await _run(by_name, request.data["tool_calls"])
+        results = await _answers(by_name, approve, request.data["tool_calls"])
         events = connection.pass_results(request.data["stream_id"], results, pause_id=request.data["pause_id"])
 
 
-async def _run(tools: Mapping[str, HostTool], calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    missing = [call["name"] for call in calls if call["name"] not in tools]
+async def _answers(
+    tools: Mapping[str, HostTool], approve: Approve, calls: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    missing = [call["name"] for call in calls if not _waits_for_a_person(call) and call["name"] not in tools]
     if missing:
         message = f"The host has no tool named {missing[0]!r}."
         raise ToolMissingError(message)
-    return [
-        {"tool_call_id": call["id"], "output": await tools[call["name"]].run(**call["arguments"])} for call in calls
-    ]
+    answers: list[dict[str, Any]] = []
+    for call in calls:
+        answer: dict[str, Any] = {"tool_call_id": call["id"]}
+        if _waits_for_a_person(call):
+            answer["approval"] = (await approve(call)).told()
+        else:
+            answer["output"] = await tools[call["name"]].run(**call["arguments"])
+        answers.append(answer)
+    return answers
+
+
+def _waits_for_a_person(call: Mapping[str, Any]) -> bool:
+    return call.get("kind") == "approval"
