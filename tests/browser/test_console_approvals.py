@@ -32,7 +32,7 @@ async def running(
     databases: Databases, model: ModelServer, money: Till, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Service]:
     folder = tmp_path_factory.mktemp("approvals")
-    values = {
+    values: dict[str, Any] = {
         "OPENAI_BASE_URL": model.base_url,
         "OPENAI_API_KEY": "sk-test-of-the-mock",
         "FERMATA_DEFAULT_MODEL": "openai:mock",
