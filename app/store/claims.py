@@ -73,8 +73,7 @@ RETURNING fence
 """)
 """A live process makes the conversation, or takes one that is free and that no living waiter is before.
 
-Whoever waits for the row's lock gets the newest row beside a queue as it was before, and that row is not the one that it
-has seen.
+Whoever waits for the row's lock gets the newest row beside a queue as it was before: then that is not the row it saw.
 """
 
 

@@ -61,11 +61,11 @@ async def test_it_is_phase_8_that_ends_the_pause_and_the_input_stands_behind_its
 
     def looking(phase: Phase) -> Phase:
         async def run(draft: TurnDraft, services: PhaseServices) -> None:
-            await phase(draft, services)
+            await phase.run(draft, services)
             roles = [message.role for message in await stage.messages()]
-            seen[phase.__module__.rpartition(".")[2]] = (await stage.pending() == pause, roles)
+            seen[phase.name] = (await stage.pending() == pause, roles)
 
-        return run
+        return replace(phase, run=run)
 
     stage.provider.add("Never mind then.")
     phases = tuple(looking(phase) for phase in PHASES[: ACCEPTING + 1])
@@ -74,9 +74,7 @@ async def test_it_is_phase_8_that_ends_the_pause_and_the_input_stands_behind_its
 
     before, after = ["user", "assistant"], ["user", "assistant", "tool", "tool", "user"]
     assert len(seen) == 8
-    assert {name: held for name, held in seen.items() if held != (True, before)} == {
-        "p08_persist_inbound": (False, after)
-    }
+    assert {name: held for name, held in seen.items() if held != (True, before)} == {"persist_inbound": (False, after)}
 
 
 @requirement("R112", "R113", "R114", "R87")

@@ -179,9 +179,9 @@ async def test_a_turn_takes_its_gmi_from_the_manager_and_names_it_before_the_inp
         manager = stage.runtime._services.gmis
         acquire = manager.acquire
 
-        def noting(caller: Caller, session_id: str, persona_id: str) -> Gmi:
+        async def noting(caller: Caller, session_id: str, persona_id: str) -> Gmi:
             named.append((session_id, persona_id))
-            return acquire(caller, session_id, persona_id)
+            return await acquire(caller, session_id, persona_id)
 
         monkeypatch.setattr(manager, "acquire", noting)
         stage.provider.add("Hello.")
