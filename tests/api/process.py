@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import app.__main__ as command_line
 
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 40.0
-STOP_SECONDS = 20.0
+START_SECONDS = 90.0
+STOP_SECONDS = 60.0
 
 
 def environment(**values: str) -> dict[str, str]:

@@ -24,18 +24,18 @@ class DocumentBody(OwnedInput):
         description="Who may find it: all users of the organization, the caller, or the caller in one conversation.",
     )
     conversation_id: ConversationId | None = Field(default=None, description="With the scope `conversation`: which.")
-    collection: Collection = "default"
-    title: Name | None = None
+    collection: Collection = Field(default="default", description="The shelf it stands on: searches may name some.")
+    title: Name | None = Field(default=None, description="What readers know it by.")
     source: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Where it is from, such as an address."
     )
     language: Annotated[str, Field(pattern="^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")] | None = Field(
         default=None, description="Its language, such as `de`: words are then found in all their forms."
     )
-    metadata: JsonObject = Field(default_factory=dict)
-    content_type: ContentType = "text/plain"
-    content: NotBlank | None = None
-    content_base64: NotBlank | None = None
+    metadata: JsonObject = Field(default_factory=dict, description="Whatever the host wants back with each passage.")
+    content_type: ContentType = Field(default="text/plain", description="What the content is.")
+    content: NotBlank | None = Field(default=None, description="The document as text.")
+    content_base64: NotBlank | None = Field(default=None, description="The document as bytes, in base64.")
     replace: bool = Field(default=False, description="Take the place of the document that has this id.")
 
     @model_validator(mode="after")
@@ -111,13 +111,15 @@ class FoundPassageOut(PassageOut):
 class SearchBody(OwnedInput):
     """A search."""
 
-    query: Annotated[NotBlank, Field(max_length=LONGEST_QUERY)]
+    query: Annotated[NotBlank, Field(max_length=LONGEST_QUERY, description="What is looked for, in words.")]
     collections: list[Collection] | None = Field(default=None, description="Left out: all; an empty list: none.")
     conversation_id: ConversationId | None = Field(
         default=None, description="Look in the documents of this conversation as well."
     )
-    top_k: Annotated[int, Field(ge=1, le=MOST_PASSAGES)] = 5
-    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+    top_k: int = Field(default=5, ge=1, le=MOST_PASSAGES, description="How many passages at most.")
+    strategy: Literal["hybrid", "similarity", "words"] = Field(
+        default="hybrid", description="Find by words, by likeness of meaning, or by both."
+    )
 
 
 class SearchOut(Output):
