@@ -20,6 +20,7 @@ from app.guardrails.registry import Guards
 from app.guardrails.shipped import build_guards
 from app.memory.embedding import embedder_of
 from app.memory.library import Library
+from app.memory.longterm import LongTermMemory
 from app.providers.doctor import Finding, examine, examine_embedding
 from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry, build_registry
@@ -37,7 +38,6 @@ from app.streaming.manager import StreamingManager
 from app.streaming.ring import Rings
 from app.streaming.tail import Tail
 from app.streaming.wakeups import Bus, Wakeups
-from app.telemetry.outcomes import Outcomes
 from app.tools.base import Tool, ToolContext
 from app.tools.builtin.calculator import Calculator
 from app.tools.builtin.conversation_search import ConversationSearch
@@ -63,8 +63,7 @@ from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.takeover import Takeover
-from app.turn.preparation.aids import Aids
-from app.turn.preparation.planner import Planner
+from app.turn.preparation.aids import aids_of
 
 SHIPPED_PERSONAS = Path(__file__).parent / "personas"
 
@@ -126,12 +125,13 @@ def build(
     gmis: Gmis | None = None,
     guards: Guards | None = None,
     host_tools: Sequence[Tool] = (),
+    memory: LongTermMemory | None = None,
 ) -> AgentRuntime:
     """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
 
     `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
     manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name. `host_tools` are
-    further tools of the runtime, from a host in the same process.
+    further tools of the runtime, and `memory` is a long-term memory, from a host in the same process.
     """
     clock = SystemClock()
     pooled = settings.database_pooler == "transaction"
@@ -153,9 +153,8 @@ def build(
         means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
         personas={persona.id: persona.guardrails for persona in personas.values()},
     )
-    library = Library(
-        database, clock, embedder_of(gateway.registry, models.roles.embedding), longest=settings.max_document_characters
-    )
+    embedder = embedder_of(gateway.registry, models.roles.embedding)
+    library = Library(database, clock, embedder, longest=settings.max_document_characters)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
         database=database,
@@ -175,7 +174,14 @@ def build(
         guards=guards,
         library=library,
         policy=_turn_policy(settings, models),
-        aids=_aids(settings, models, gateway, database, overrides),
+        aids=aids_of(
+            settings,
+            database=database,
+            clock=clock,
+            skills=overrides.skills,
+            vectors=embedder.vectors if embedder is not None else None,
+            memory=memory,
+        ),
     )
     return _runtime(settings, services, overrides)
 
@@ -273,30 +279,6 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
         trace_entries=settings.reasoning_trace_entries,
-    )
-
-
-def _aids(
-    settings: Settings, models: ModelSetup, gateway: Gateway, database: Database, overrides: SessionOverrides
-) -> Aids:
-    """Give what phases have beside what every turn needs; what is not set is not there."""
-    planning, telemetry = settings.turn_planning, settings.task_outcome_telemetry
-    embedding = models.roles.embedding
-    if planning is not None and planning.ranking == "embeddings" and embedding is None:
-        message = "FERMATA_TURN_PLANNING ranks by embeddings, and no model embeds: set FERMATA_EMBEDDING_MODEL."
-        raise ConfigurationError(message)
-
-    async def vectors(texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        embedder, model = gateway.registry.embeddings(embedding or "")
-        return (await embedder.embed(model, texts)).vectors
-
-    by_meaning = planning is not None and planning.ranking == "embeddings"
-    return Aids(
-        planner=Planner(planning.policy(), vectors if by_meaning else None) if planning is not None else None,
-        skills=overrides.skills,
-        outcomes=Outcomes(database, SystemClock(), telemetry.policy(), settings.adaptive_execution.policy())
-        if telemetry is not None
-        else None,
     )
 
 

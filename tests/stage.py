@@ -11,6 +11,7 @@ from app.domain.tools import ToolResult, ToolSpec
 from app.domain.turn import Caller, Pause, TurnInput, TurnOptions
 from app.domain.views import MessageView
 from app.guardrails.registry import Guards
+from app.memory.longterm import LongTermMemory
 from app.providers.base import ModelRequest
 from app.providers.registry import ProviderRegistry
 from app.providers.scripted import ScriptedProvider
@@ -106,12 +107,22 @@ async def running_stage(
     gmis: Gmis | None = None,
     guards: Guards | None = None,
     tools: Sequence[Tool] = (),
+    *,
+    memory: LongTermMemory | None = None,
     **settings: Any,
 ) -> AsyncIterator[Stage]:
     """Build, start and stop a runtime. At the end every request that its provider got must have been a valid one."""
     provider = provider or ScriptedProvider()
     given = Settings(_env_file=None, **{"drain_grace_seconds": 0, **settings})
-    runtime = build(given, database, providers=ProviderRegistry([provider]), gmis=gmis, guards=guards, host_tools=tools)
+    runtime = build(
+        given,
+        database,
+        providers=ProviderRegistry([provider]),
+        gmis=gmis,
+        guards=guards,
+        host_tools=tools,
+        memory=memory,
+    )
     await runtime.start()
     try:
         yield Stage(runtime, provider, database)

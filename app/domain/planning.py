@@ -117,13 +117,18 @@ class Plan:
     @property
     def entries(self) -> tuple[str, ...]:
         """What a prompt tells: an overview of what there is, and what was found for this turn, the best first."""
-        if not self.found or not self.told:
+        if not self.told or all(one.kind == "memory" for one in self.found):
             return ()
         lines = []
-        for place, capability in enumerate(self.found):
+        for place, capability in enumerate(one for one in self.found if one.kind != "memory"):
             full = capability.full if place < self.most_full and capability.kind != "tool" else ""
             lines.append(f"- {capability.line}" + (f"\n{full[:FULL_CHARACTERS]}" if full else ""))
         return tuple([self.overview, *lines] if self.overview else lines)
+
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        """The memories that were found: they are told as data, and not with what the service offers."""
+        return tuple(one.full for one in self.found if one.kind == "memory" and one.full) if self.told else ()
 
     def offers(self, name: str) -> bool:
         """Tell whether a tool of that name is offered."""

@@ -74,6 +74,7 @@ class TurnInput:
     language_hint: str | None = None
     detected_languages: tuple[Detected, ...] = ()
     target_language: str | None = None
+    long_term_memory: Mapping[str, Any] | None = None
     language: Language | None = None
     session_preferences: Mapping[str, Any] = field(default_factory=dict)
     skill_context: str | None = None

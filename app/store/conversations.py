@@ -125,3 +125,16 @@ async def change(connection: Connection, conversation: UUID, changes: Mapping[st
 async def erase(connection: Connection, conversation: UUID) -> None:
     """Delete the conversation and everything that belongs to it."""
     await connection.execute(delete(conversations).where(_row.id == conversation))
+
+
+async def preparation(connection: Connection, conversation: UUID) -> Mapping[str, Any]:
+    """Give what the conversation keeps of how its turns were prepared; nothing for one that there is not yet."""
+    return await connection.scalar(select(_row.preparation).where(_row.id == conversation)) or {}
+
+
+async def keep_preparation(connection: Connection, conversation: UUID, changes: Mapping[str, Any]) -> None:
+    """Change parts of that; the transaction holds the conversation."""
+    kept = await preparation(connection, conversation)
+    await connection.execute(
+        update(conversations).where(_row.id == conversation).values(preparation={**kept, **changes})
+    )

@@ -195,3 +195,9 @@ async def last_summary(connection: Connection, conversation: UUID) -> list[Messa
     is_summary = _row.role == bindparam("role", "summary", literal_execute=True)
     query = _sendable(conversation, 0, None).where(is_summary).order_by(_row.position.desc()).limit(1)
     return [MessageRecord(*row) for row in await connection.execute(query)]
+
+
+async def count_of_user(connection: Connection, conversation: UUID) -> int:
+    """Give how many messages of its user the conversation has."""
+    counted = select(func.count()).where(_row.conversation == conversation, _row.role == "user")
+    return int(await connection.scalar(counted) or 0)

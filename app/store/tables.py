@@ -68,6 +68,7 @@ conversations: Final = Table(
     Column("persona_id", Text),
     Column("title", Text),
     Column("metadata", JSON, nullable=False, server_default=text("'{}'")),
+    Column("preparation", JSON, nullable=False, server_default=text("'{}'")),
     Column("fence", BigInteger, nullable=False),
     Column("running_operation", Uuid),
     Column("running_replica", Uuid),

@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("persona_id", sa.Text(), nullable=True),
         sa.Column("title", sa.Text(), nullable=True),
         sa.Column("metadata", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("preparation", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("fence", sa.BigInteger(), nullable=False),
         sa.Column("running_operation", sa.Uuid(), nullable=True),
         sa.Column("running_replica", sa.Uuid(), nullable=True),

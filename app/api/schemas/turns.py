@@ -109,6 +109,48 @@ class OptionsInput(Input):
         return TurnOptions(**{**dict(self), "tool_gate": gate, "structured_reply": reply})
 
 
+class MemoryScopesInput(Input):
+    """Who shares what is remembered; what is left out stays as it was."""
+
+    conversation: bool | None = None
+    user: bool | None = Field(default=None, description="What is known of the user, in all conversations.")
+    persona: bool | None = Field(default=None, description="What is known of the user, with this persona alone.")
+    organization: bool | None = None
+
+
+class MemoryRetrievalInput(Input):
+    """How much is recalled, within the service's bounds."""
+
+    top_k: int | None = Field(default=None, ge=1, le=50, description="Memories of each scope.")
+    max_characters: int | None = Field(default=None, ge=300, le=12_000)
+
+
+class LongTermMemoryInput(Input):
+    """What this conversation may use of long-term memory, from this turn on; what is left out stays as it was."""
+
+    enabled: bool | None = None
+    scopes: MemoryScopesInput | None = None
+    share_with_organization: bool | None = None
+    store_atomic_docs: bool | None = None
+    allowed_categories: list[Name] | None = Field(
+        default=None,
+        max_length=32,
+        description="Categories that may be recalled: `facts`, `preferences`, `people`, `projects`, `decisions`, "
+        "`open_loops`, `todo`, `tags`; an empty list allows none.",
+    )
+    retrieval: MemoryRetrievalInput | None = None
+
+
+class MemoryControlInput(Input):
+    """What is said of memory."""
+
+    long_term_memory: LongTermMemoryInput | None = None
+
+    def to_domain(self) -> dict[str, Any] | None:
+        """Give the long-term part, without what was left out; None where nothing was said of it."""
+        return self.long_term_memory.model_dump(exclude_none=True) if self.long_term_memory is not None else None
+
+
 Keys = Annotated[dict[Name, NotBlank], Field(max_length=16)]
 
 
@@ -135,6 +177,9 @@ class TurnBody(OwnedInput):
         default_factory=list, max_length=16, description="Languages that the input may be in, the likeliest first."
     )
     target_language: Language | None = Field(default=None, description="The language to answer in.")
+    memory_control: MemoryControlInput = Field(
+        default_factory=MemoryControlInput, description="What the conversation may use of long-term memory."
+    )
     provider_api_keys: Keys = Field(
         default_factory=dict, description="Keys by provider for this turn; never stored and never logged."
     )
@@ -181,6 +226,7 @@ class TurnBody(OwnedInput):
             language_hint=self.language_hint,
             detected_languages=tuple(Detected(found.code, found.confidence) for found in self.detected_languages),
             target_language=self.target_language,
+            long_term_memory=self.memory_control.to_domain(),
             provider_api_keys=self.provider_api_keys,
             on_pause=self.on_pause,
             on_busy=self.on_busy,

@@ -80,6 +80,7 @@ class Operation:
         self.persona: Persona | None = None
         self.language: Language | None = None
         self.degraded = False
+        self.keeps: Mapping[str, Any] = {}
         self.flags: Mapping[str, Any] = {}
         self.cancel: Callable[[], None] = _nothing
         self._envelope: Envelope | None = None

@@ -131,6 +131,7 @@ def _turn(rerun: Rerun) -> TurnInput:
         tools=tuple(ToolSpec.from_json(tool) for tool in stored["tools"]),
         options=rerun.options,
         user_context=stored["user_context"],
+        long_term_memory=stored.get("long_term_memory"),
         session_preferences=stored.get("session_preferences") or {},
         skill_context=stored.get("skill_context"),
         enabled_skills=tuple(stored.get("enabled_skills") or ()),

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.turn import StreamStatus
-from app.store import claims, pauses, settling, streams
+from app.store import claims, conversations, pauses, settling, streams
 from app.store.database import Connection, OutcomeUnknownError
 from app.store.events import insert_batches, rewrite
 from app.store.pauses import PauseRecord
@@ -102,6 +102,8 @@ async def _write(
         erase=outcome.status.closed and not policy.persistence,
     )
     await settling.write(connection, ended)
+    if operation.keeps and policy.persistence:
+        await conversations.keep_preparation(connection, operation.conversation, operation.keeps)
     if outcome.pause is not None:
         await pauses.hold(connection, _record(operation, outcome.pause))
     if outcome.redact:

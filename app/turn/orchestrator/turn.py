@@ -100,7 +100,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
     """Give stage 4 its input."""
     persona = prepared.persona
     operation.session.begin(prepared.session)
-    operation.degraded = prepared.degraded
+    operation.degraded, operation.keeps = prepared.degraded, prepared.keeps
     planned = prepared.failure_mode
     default = operation.services.policy.max_tool_iterations
     return GmiTurnInput(

@@ -2,15 +2,54 @@
 
 from dataclasses import dataclass, field
 
+from app.domain.clock import Clock
+from app.domain.errors import ConfigurationError
+from app.domain.memory_policy import MemoryPolicy, RecallPolicy
+from app.domain.profiles import ProfilesPolicy
+from app.memory.longterm import LongTermMemory
 from app.skills.folder import Skills
+from app.store.database import Database
 from app.telemetry.outcomes import Outcomes
-from app.turn.preparation.planner import Planner
+from app.turn.preparation.planner import Planner, Vectors
+from app.turn.preparation.setting import PreparationSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Aids:
-    """The parts."""
+    """The parts. `memory_policy` holds for conversations of which nothing else was said."""
 
     planner: Planner | None = None
     skills: Skills = field(default_factory=Skills)
     outcomes: Outcomes | None = None
+    profiles: ProfilesPolicy | None = None
+    memory: LongTermMemory | None = None
+    memory_policy: MemoryPolicy = field(default_factory=MemoryPolicy)
+    recall: RecallPolicy = field(default_factory=RecallPolicy)
+
+
+def aids_of(
+    settings: PreparationSettings,
+    *,
+    database: Database,
+    clock: Clock,
+    skills: Skills,
+    vectors: Vectors | None,
+    memory: LongTermMemory | None,
+) -> Aids:
+    """Make the parts that are set. ConfigurationError when plans are to rank by meaning and no model embeds."""
+    planning, telemetry, profiles = settings.turn_planning, settings.task_outcome_telemetry, settings.prompt_profiles
+    by_meaning = planning is not None and planning.ranking == "embeddings"
+    if by_meaning and vectors is None:
+        message = "FERMATA_TURN_PLANNING ranks by embeddings, and no model embeds: set FERMATA_EMBEDDING_MODEL."
+        raise ConfigurationError(message)
+    return Aids(
+        planner=Planner(planning.policy(), vectors if by_meaning else None) if planning is not None else None,
+        skills=skills,
+        outcomes=Outcomes(database, clock, telemetry.policy(), settings.adaptive_execution.policy())
+        if telemetry is not None
+        else None,
+        profiles=profiles.policy() if profiles is not None else None,
+        memory=memory,
+        memory_policy=MemoryPolicy().merged(settings.long_term_memory_policy),
+        recall=settings.long_term_memory_recall.policy(),
+    )

@@ -1,6 +1,6 @@
 """What the phases fill in, and what comes of it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from app.conversation.tokens import TokenCounters
 from app.domain.chunks import StreamChunk
 from app.domain.clock import Clock
 from app.domain.errors import ValidationError
+from app.domain.memory_policy import MemoryPolicy
 from app.domain.messages import Message
 from app.domain.persona import Persona
 from app.domain.planning import Plan
@@ -67,7 +68,8 @@ class PhaseServices:
 class TurnDraft:
     """A turn while it is prepared; each phase adds its part. `fence` is T1's, `usage` what preparing it has used.
 
-    `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them.
+    `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them. `kept` is what the
+    conversation keeps of earlier turns' preparation, and `keeps` what it is to keep of this one.
     """
 
     turn: TurnInput
@@ -81,6 +83,10 @@ class TurnDraft:
     host_tools: tuple[ToolSpec, ...] = ()
     plan: Plan | None = None
     degraded: bool = False
+    memory_policy: MemoryPolicy | None = None
+    compacted: bool = False
+    kept: Mapping[str, Any] | None = None
+    keeps: dict[str, Any] = field(default_factory=dict)
     fence: int = 0
     summary: Summary | None = None
     history: tuple[Message, ...] = ()
@@ -103,6 +109,12 @@ class TurnDraft:
             raise ValidationError(message)
         if self.input is not None:
             self.input = replace(self.input, message=replace(self.input.message, content=self.turn.input))
+
+    @property
+    def mode(self) -> str:
+        """The turn's mode: as its options say, else its flag, else the persona's id."""
+        options = self.turn.options
+        return str(options.mode or options.custom_flags.get("mode") or "").strip() or self.chosen()[0].id
 
     @property
     def session_key(self) -> SessionKey:
@@ -141,3 +153,4 @@ class PreparedTurn:
     session: SessionState = field(default_factory=SessionState)
     failure_mode: FailureMode | None = None
     degraded: bool = False
+    keeps: Mapping[str, Any] = field(default_factory=dict)

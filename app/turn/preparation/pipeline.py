@@ -133,4 +133,5 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         session=draft.session,
         failure_mode=draft.plan.failure_mode if draft.plan is not None else None,
         degraded=draft.degraded,
+        keeps=draft.keeps,
     )

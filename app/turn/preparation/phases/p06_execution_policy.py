@@ -33,5 +33,5 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
 
 def _apply(draft: TurnDraft, plan: Plan) -> None:
     draft.runtime_tools = tuple(tool for tool in draft.runtime_tools if plan.offers(tool.name))
-    draft.slots = replace(draft.slots, capabilities=plan.entries)
+    draft.slots = replace(draft.slots, capabilities=plan.entries, memory=plan.remembered)
     draft.host_tools = tuple(tool for tool in draft.turn.tools if plan.offers(tool.name))

@@ -72,6 +72,7 @@ def inbound_payload(draft: TurnDraft) -> dict[str, Any]:
         "tools": [tool.to_json() for tool in turn.tools],
         "options": turn.options.to_json(),
         "user_context": dict(turn.user_context),
+        "long_term_memory": turn.long_term_memory,
         "session_preferences": dict(turn.session_preferences),
         "skill_context": turn.skill_context,
         "enabled_skills": list(turn.enabled_skills),

@@ -20,7 +20,7 @@ from app.turn.preparation.reading import entries, start_of
 async def run(draft: TurnDraft, services: PhaseServices) -> None:
     """Choose the summary that is told, make it longer when that is due, and say so in the routing block."""
     policy = draft.history_policy(services.policy)
-    profile, compaction = profile_of(policy.summary, _mode(draft))
+    profile, compaction = profile_of(policy.summary, draft.mode)
     if not services.policy.persistence:
         draft.routing["rolling_summary"] = _report(profile, compaction, Tried(None, "persistence_off"))
         return
@@ -36,13 +36,8 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
             tried = await _attempt(draft, services, record, _for_limit(compaction, policy), enough=enough)
     draft.summary = _told(tried.record, compaction, policy)
     draft.usage += tried.usage
+    draft.compacted = tried.reason is None
     draft.routing["rolling_summary"] = _report(profile, compaction, tried) | {"at_limit": enough is not None}
-
-
-def _mode(draft: TurnDraft) -> str:
-    """Give the turn's mode: as its options say, else its flag, else the persona's id."""
-    options = draft.turn.options
-    return str(options.mode or options.custom_flags.get("mode") or "").strip() or draft.chosen()[0].id
 
 
 async def _attempt(
