@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Select, bindparam, select, update
+from sqlalchemy import Select, bindparam, func, select, update
 
 from app.domain.messages import NEVER_SENT, Message
 from app.store.database import Connection
