@@ -141,10 +141,9 @@ def build(
     gateway = Gateway(providers or build_registry(models.providers), models.gateway)
     personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
-    adapting = Adapting(overrides, personas)
     own, sources = _tools(settings, database, clock)
     tools = ToolExecutor(
-        ToolRegistry([*own, *(adapting.tools() if overrides.on else []), *host_tools], sources),
+        ToolRegistry([*own, *Adapting(overrides, personas).tools(), *host_tools], sources),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
@@ -174,14 +173,7 @@ def build(
         guards=guards,
         library=library,
         policy=_turn_policy(settings, models),
-        aids=aids_of(
-            settings,
-            database=database,
-            clock=clock,
-            skills=overrides.skills,
-            vectors=embedder.vectors if embedder is not None else None,
-            memory=memory,
-        ),
+        aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, memory=memory),
     )
     return _runtime(settings, services, overrides)
 

@@ -108,6 +108,12 @@ class GuardrailSettings(BaseModel):
         description="When text goes out: `stream` at once, `hold` with the verdict on the whole reply, `sentence` as "
         "each is judged. `until_input_ok` is `stream`, and judges the input while the turn is prepared.",
     )
+    guardrail_max_held_characters: int = Field(
+        default=200_000,
+        ge=100,
+        description="How many characters of a reply are held at most, in `hold` and `sentence`; past that it is "
+        "judged in parts.",
+    )
     guardrail_deny_patterns: list[str] = Field(
         default_factory=list,
         description="Regular expressions of what is not talked about (JSON list); with one, `topics` judges all.",

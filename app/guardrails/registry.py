@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import structlog
 
@@ -10,6 +10,8 @@ from app.domain.errors import ConfigurationError, GuardrailMissingError
 from app.guardrails.active import ActiveGuard, activate
 from app.guardrails.asking import Asking
 from app.guardrails.required import RequiredGuard, shortfall
+
+MAX_HELD: Final = 200_000
 
 OutputMode = Literal["stream", "hold", "sentence", "until_input_ok"]
 
@@ -39,9 +41,11 @@ class Guards:
         required: Sequence[RequiredGuard] = (),
         mode: OutputMode = "stream",
         on_verdict: OnVerdict | None = None,
+        max_held: int = MAX_HELD,
     ) -> None:
         """`everywhere` judge all operations, in this order; a persona adds some of `named`.
 
+        `max_held` is how many characters of a reply are held back at most before they are judged in parts.
         ConfigurationError when two have one id, or a required guard is not among those that judge everything.
         """
         self._everywhere = [activate(guard) for guard in everywhere]
@@ -52,6 +56,7 @@ class Guards:
         self._mode = mode
         self._log = structlog.get_logger(__name__)
         self.asking = Asking()
+        self.max_held = max_held
         ids = [guard.id for guard in self._everywhere if guard.id is not None]
         if len(set(ids)) < len(ids):
             message = f"Two guardrails have the same id; the ids are {', '.join(sorted(ids))}."

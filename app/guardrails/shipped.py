@@ -105,6 +105,7 @@ def build_guards(
         named=by_name,
         required=[entry.entry() for entry in settings.required_guardrails],
         mode=settings.guardrail_output_mode,
+        max_held=settings.guardrail_max_held_characters,
         on_verdict=on_verdict,
     )
     for persona_id, names in personas.items():

@@ -11,6 +11,7 @@ from app.auth.principal import ANYBODY, Scope
 from app.domain.turn import Caller
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.serving import application, client_of
+from tests.requirements import requirement
 
 
 def key(name: str = "ann", organization: str = "acme", scopes: tuple[str, ...] = ("chat", "read")) -> dict[str, Any]:
@@ -195,3 +196,19 @@ def test_a_key_with_odd_characters_is_compared_and_not_raised_about() -> None:
     principal = ring.identify("x")
     assert principal is not None
     assert principal.scopes == {Scope.READ}
+
+
+@requirement("R350")
+async def test_who_may_not_ask_or_asks_too_much_is_refused_ahead_of_the_facade(runtime: FakeRuntime) -> None:
+    app = application(runtime, api_keys=[key()], max_readers_per_user=1)
+    async with client_of(app) as client:
+        stranger = await client.post("/v1/turns", json={"input": "Hi."})
+    place = app.state.door.readers.take(Caller("ann", "acme"))
+    async with client_of(app, **bearing()) as client:
+        too_many = await client.post("/v1/turns", json={"input": "Hi."})
+        assert runtime.asked == []
+        place.release()
+        let_in = await client.post("/v1/turns", json={"input": "Hi."})
+
+    assert [stranger.status_code, too_many.status_code, let_in.status_code] == [401, 429, 200]
+    assert len(runtime.asked) > 0

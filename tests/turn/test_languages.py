@@ -10,7 +10,7 @@ from app.domain.language import Detected, LanguagePolicy
 from app.domain.turn import TurnInput
 from app.providers.scripted import call
 from app.turn.facade.detector import LangidDetector
-from app.turn.facade.languages import Languages
+from app.turn.facade.languages import WARMING, Languages
 from tests.requirements import requirement
 from tests.stage import WEATHER, result, running_stage, turn_input
 
@@ -105,6 +105,24 @@ async def test_a_detector_that_is_slow_holds_no_turn_up(monkeypatch: pytest.Monk
 
     assert await settled(Languages(LanguagePolicy(), lambda: Slow([Detected("fr", 0.9)])), "x") == "en"
     goes.set()
+
+
+async def test_a_detector_is_made_ready_before_a_turn_asks_for_it_and_a_failure_to_is_let_be() -> None:
+    detector = Fixed([Detected("fr", 0.9)])
+    languages = Languages(LanguagePolicy(), lambda: detector)
+    assert languages.detects
+    await languages.warm()
+    assert detector.asked == [WARMING]
+    assert await settled(languages, "x") == "fr"
+    broken = Languages(LanguagePolicy(), lambda: Fixed(None))
+    await broken.warm()
+    assert await settled(broken, "x") == "en"
+
+
+def test_where_nothing_is_detected_nothing_is_made_ready() -> None:
+    assert not Languages(None, lambda: Fixed([])).detects
+    assert not Languages(LanguagePolicy(detect=False), lambda: Fixed([])).detects
+    assert not Languages(LanguagePolicy()).detects
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 Text goes out in one of three ways. `stream`: piece by piece, and the whole reply is judged at its end. `hold`: when the
 whole reply has been judged. `sentence`: one sentence behind what is written, so that what spans two is seen as well.
+No more is held than the setting says: past that it is judged in parts.
 What a verdict on the whole takes back after it has gone out is taken out of the log with the outcome.
 """
 
@@ -55,6 +56,7 @@ class GuardedStream:
         self._tail = ""
         self._before = 0
         self._kept: list[StreamChunk] = []
+        self._held = 0
         self._buffer = ""
         self._seen = 0
         self._waits_since: float | None = None
@@ -110,7 +112,8 @@ class GuardedStream:
         if self._mode == "hold":
             self._wait()
             self._kept.append(passed)
-            return None
+            self._held += len(passed.fields["text_delta"])
+            return await self._part() if self._held > self._guards.max_held else None
         self._released.append(passed.fields["text_delta"])
         return passed
 
@@ -120,7 +123,7 @@ class GuardedStream:
         self._buffer += text
         places = list(ends(self._buffer))
         if not places or places[-1] <= self._seen or self._judge.is_used_up:
-            return None
+            return await self._part() if len(self._buffer) > self._guards.max_held else None
         verdict = await self._judge.sentences(self._buffer[: places[-1]], self._tail, self._before)
         if verdict.block is not None:
             return await self._block(verdict.block)
@@ -136,6 +139,32 @@ class GuardedStream:
         self._released.append(ready)
         self._waited()
         self._wait()
+        return noted(emitter.text_delta(ready), [entry for entry in verdict.entries if _speaks(entry)])
+
+    async def _part(self) -> Emission | None:
+        """Judge what is held as if it were the reply, since there is too much of it; its last sentence is kept back.
+
+        The whole reply is judged at its end all the same.
+        """
+        text = self._buffer if self._mode == "sentence" else "".join(piece.fields["text_delta"] for piece in self._kept)
+        told = {"final_response_text": text}
+        verdict = await self._judge.final(OutputChunk("final_response", text, is_final=True, fields=told))
+        if verdict.block is not None:
+            return await self._block(verdict.block)
+        judged = verdict.value.text or ""
+        before = [place for place in ends(judged) if place < len(judged)]
+        stop = before[-1] if before else len(judged)
+        ready, rest = judged[:stop], judged[stop:]
+        self._held = self._seen = len(rest)
+        if self._mode == "sentence":
+            self._buffer = rest
+        else:
+            self._kept = [emitter.text_delta(rest)] if rest else []
+        self._waited()
+        if not ready:
+            return None
+        self._went_on(ready)
+        self._released.append(ready)
         return noted(emitter.text_delta(ready), [entry for entry in verdict.entries if _speaks(entry)])
 
     def _went_on(self, text: str) -> None:
@@ -225,8 +254,6 @@ class GuardedStream:
         redact = changed and not text.startswith(sent)
         if redact:
             rest = text if tells_text else ""
-        elif self._mode == "hold":
-            rest = text if changed and tells_text else ""
         elif self._mode == "sentence":
             rest = text[len(sent) :] if text.startswith(sent) else self._buffer
         else:

@@ -13,7 +13,9 @@ from app.domain.messages import text_of
 from app.domain.turn import TurnInput
 
 PATIENCE_SECONDS: Final = 0.5
-"""How long a turn waits for a detector. The first look loads a model, which takes longer: that turn goes without."""
+"""How long a turn waits for a detector, which may still be loading its model: that turn goes without."""
+
+WARMING: Final = "This is looked at so that the detector is ready."
 
 LEAST_CONFIDENCE: Final = 0.6
 LOOKED_AT: Final = 2000
@@ -47,6 +49,17 @@ class Languages:
             detected = await self._detected(text_of(turn.input)[:LOOKED_AT])
         settled = negotiate(policy, hint=turn.language_hint, detected=detected, target=turn.target_language)
         return replace(turn, language=settled)
+
+    @property
+    def detects(self) -> bool:
+        """Tell whether texts are looked at, so that there is something to make ready."""
+        return self._policy is not None and self._policy.detect and self._make is not None
+
+    async def warm(self) -> None:
+        """Make the detector ready, so that the first turn need not go without; a failure is only logged."""
+        looking = asyncio.create_task(asyncio.to_thread(self._look, WARMING))
+        looking.add_done_callback(self._looked)
+        await asyncio.wait({looking})
 
     async def _detected(self, text: str) -> Sequence[Detected]:
         if self._make is None or not text.strip():

@@ -5,17 +5,18 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.errors import AlreadyExistsError, MalformedError, NotFoundError
+from app.domain.errors import AlreadyExistsError, ClosedStreamError, InvalidStateError, MalformedError, NotFoundError
 from app.domain.ids import conversation_of, fresh, row_key
 from app.domain.jsontext import dumps, loads
 from app.domain.messages import Message
-from app.domain.turn import Caller, Pause
-from app.domain.views import ConversationView, MessageView, Page, StreamView
+from app.domain.pause import PauseState
+from app.domain.turn import Caller, Pause, StreamStatus
+from app.domain.views import ConversationView, Cursor, MessageView, Page, StreamView
 from app.store import claims, conversations, documents, messages, pauses, sessions, streams
 from app.store.conversations import ConversationRecord, unknown_conversation
 from app.store.database import Connection, Database
 from app.store.messages import MessageRecord, NewMessage
-from app.store.pauses import iso
+from app.store.pauses import PauseRecord, iso
 from app.store.streams import StreamRecord
 
 LONGEST_POSITION: Final = 18
@@ -68,6 +69,23 @@ class Queries:
         """Give one pause, whatever its state."""
         async with self._database.transaction() as connection:
             return await pauses.find(connection, conversation, pause_id)
+
+    async def held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:
+        """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88)."""
+        if record.status.closed:
+            message = f"The stream {record.stream_id} is closed ({record.close_reason}); it takes no results."
+            raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on)
+        if record.status is StreamStatus.RUNNING or record.pause_id is None:
+            message = "The pause of this stream is being continued, or the turn has not paused yet."
+            raise InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(Cursor(record.fence, 1)))
+        if pause_id is not None and pause_id != record.pause_id:
+            message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
+            raise InvalidStateError(message, pause_id=record.pause_id)
+        pause = await self.pause(record.conversation, record.pause_id)
+        if pause is None or pause.state is not PauseState.HELD:
+            message = "The pause was continued or ended in the meantime."
+            raise InvalidStateError(message, pause_id=record.pause_id)
+        return pause
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
         """Give the pause that the conversation holds."""

@@ -34,7 +34,9 @@ class Adapting:
                 self._check_on(persona)
 
     def tools(self) -> list[Tool]:
-        """Give the tools, for personas that name them."""
+        """Give the tools, for personas that name them; none where sessions have no overrides."""
+        if not self._overrides.on:
+            return []
         return [AdaptSession(self.set), ManageSkills(self.list_skills, self.switch), ReadSkill(self.read_skill)]
 
     async def set(self, context: ToolContext, name: str, value: Any) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from app.domain.chunks import StreamChunk
 from app.domain.errors import (
-    ClosedStreamError,
     GoneError,
     InvalidStateError,
     MalformedError,
@@ -22,7 +21,7 @@ from app.domain.ids import conversation_of, fresh, row_key, stream_id_for
 from app.domain.messages import Message
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona
-from app.domain.turn import Caller, OperationKind, Pause, ResultsInput, StreamStatus, TurnInput
+from app.domain.turn import Caller, OperationKind, Pause, ResultsInput, TurnInput
 from app.domain.views import (
     ConversationView,
     Cursor,
@@ -37,7 +36,6 @@ from app.store import claims
 from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
 from app.store.pauses import PauseRecord
-from app.store.streams import StreamRecord
 from app.streaming.manager import AsyncStreamClientBridge
 from app.streaming.tail import Tail
 from app.turn.facade.catalog import Catalog
@@ -101,6 +99,8 @@ class AgentRuntime:
     async def start(self) -> None:
         """Make ready for calls."""
         await self._lifecycle.start()
+        if self._languages.detects:
+            self._lifecycle.beside(self._languages.warm(), "language")
         self._lifecycle.beside(Expiry(self._pausing, self.go_on_expired).run(), "expiry")
 
     async def stop(self) -> None:
@@ -158,7 +158,7 @@ class AgentRuntime:
         identity = self._identity(results, record.conversation_id, record.stream_id)
 
         async def start() -> Started | PartialResults:
-            pause = await self._held_on(record, results.pause_id)
+            pause = await self._queries.held_on(record, results.pause_id)
             return await self._continue(OperationKind.CONTINUATION, pause, results, identity)
 
         return await self._repeats.once(OperationKind.CONTINUATION, identity, start)
@@ -210,23 +210,6 @@ class AgentRuntime:
         silent = ResultsInput(caller, (), stream_id=pause.stream_id)
         identity = self._identity(silent, pause.conversation_id, pause.stream_id)
         await self._continue(OperationKind.CONTINUATION, pause, silent, identity, expired=True)
-
-    async def _held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:
-        """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88)."""
-        if record.status.closed:
-            message = f"The stream {record.stream_id} is closed ({record.close_reason}); it takes no results."
-            raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on)
-        if record.status is StreamStatus.RUNNING or record.pause_id is None:
-            message = "The pause of this stream is being continued, or the turn has not paused yet."
-            raise InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(Cursor(record.fence, 1)))
-        if pause_id is not None and pause_id != record.pause_id:
-            message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
-            raise InvalidStateError(message, pause_id=record.pause_id)
-        pause = await self._queries.pause(record.conversation, record.pause_id)
-        if pause is None or pause.state is not PauseState.HELD:
-            message = "The pause was continued or ended in the meantime."
-            raise InvalidStateError(message, pause_id=record.pause_id)
-        return pause
 
     async def _continue(
         self,

@@ -6,11 +6,12 @@ from app.domain.clock import Clock
 from app.domain.errors import ConfigurationError
 from app.domain.memory_policy import MemoryPolicy, RecallPolicy
 from app.domain.profiles import ProfilesPolicy
+from app.memory.embedding import Embedder
 from app.memory.longterm import LongTermMemory
 from app.skills.folder import Skills
 from app.store.database import Database
 from app.telemetry.outcomes import Outcomes
-from app.turn.preparation.planner import Planner, Vectors
+from app.turn.preparation.planner import Planner
 from app.turn.preparation.setting import PreparationSettings
 
 
@@ -29,21 +30,22 @@ class Aids:
 
 def aids_of(
     settings: PreparationSettings,
-    *,
     database: Database,
     clock: Clock,
+    *,
     skills: Skills,
-    vectors: Vectors | None,
+    embedder: Embedder | None,
     memory: LongTermMemory | None,
 ) -> Aids:
     """Make the parts that are set. ConfigurationError when plans are to rank by meaning and no model embeds."""
     planning, telemetry, profiles = settings.turn_planning, settings.task_outcome_telemetry, settings.prompt_profiles
     by_meaning = planning is not None and planning.ranking == "embeddings"
-    if by_meaning and vectors is None:
+    if by_meaning and embedder is None:
         message = "FERMATA_TURN_PLANNING ranks by embeddings, and no model embeds: set FERMATA_EMBEDDING_MODEL."
         raise ConfigurationError(message)
+    vectors = embedder.vectors if embedder is not None and by_meaning else None
     return Aids(
-        planner=Planner(planning.policy(), vectors if by_meaning else None) if planning is not None else None,
+        planner=Planner(planning.policy(), vectors) if planning is not None else None,
         skills=skills,
         outcomes=Outcomes(database, clock, telemetry.policy(), settings.adaptive_execution.policy())
         if telemetry is not None
