@@ -302,15 +302,16 @@ class _Link:
     def _hold_statement(self, statement: str, values: bytes) -> Hold | None:
         if _INTROSPECTION.match(statement):
             return None
-        transaction = self._transaction
+        transaction, alone = self._transaction, self._transaction is None
         if transaction is None:
-            # A statement outside a transaction is one by itself.
+            # A statement outside a transaction is one by itself: in front of it is in front of its commit.
             self._committing = transaction = Transaction()
         transaction.values += values
         if transaction.statements[-1:] == [statement]:
             return None  # one more row of the same: how many there are is a matter of time
         transaction.statements.append(statement)
-        return self._find(transaction, len(transaction.statements) - 1)
+        here = self._find(transaction, len(transaction.statements) - 1)
+        return here or (self._find(transaction, COMMIT) if alone else None)
 
     def _find(self, transaction: Transaction, at: At) -> Hold | None:
         for hold in self._points.holds:

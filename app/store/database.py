@@ -1,8 +1,8 @@
 """The engine and its pool. A connection is held for one transaction or one statement, never across a model call."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -144,14 +144,21 @@ class Database:
         that no request can have.
         """
         engine = self._reserved if reserved else self._engine
-        try:
+        with _telling_of_loss():
             async with engine.connect() as connection, _begun(driver_of(connection)):
                 yield connection
-        except Exception as error:
-            if not is_lost(error) or isinstance(error, DatabaseError):
-                raise
-            message = "The database is out of reach; try again in a moment."
-            raise DatabaseError(message, retry_after=1) from error
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[Connection]:
+        """A connection on which each statement is a transaction by itself: two round trips less. Raises the same."""
+        if self._pooled:
+            # Preparing and executing are two visits, and a pooler may send them to two servers.
+            async with self.transaction() as connection:
+                yield connection
+        else:
+            with _telling_of_loss():
+                async with self._engine.connect() as connection:
+                    yield connection
 
     @asynccontextmanager
     async def driver(self) -> AsyncIterator[Any]:
@@ -265,6 +272,17 @@ class Database:
 def driver_of(connection: Connection) -> Any:
     """Give the driver's own connection, inside the same transaction."""
     return connection.info[_DRIVER]
+
+
+@contextmanager
+def _telling_of_loss() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not is_lost(error) or isinstance(error, DatabaseError):
+            raise
+        message = "The database is out of reach; try again in a moment."
+        raise DatabaseError(message, retry_after=1) from error
 
 
 @asynccontextmanager

@@ -34,34 +34,39 @@ class Envelope:
     ) -> None:
         """Encode the constant part. A chunk's own metadata goes before the shared one."""
         self._metadata = dict(metadata or {})
-        self._shared_metadata = b'"metadata":' + dumps(self._metadata) if self._metadata else b""
+        self._shared_metadata = b',"metadata":' + dumps(self._metadata) if self._metadata else b""
         self._parts = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
         self._shared = dumps(self._parts)[1:-1]
+        self._begins: dict[str, bytes] = {}
 
     def encode(self, fence: int, n: int, chunk: StreamChunk, now: datetime) -> bytes:
         """Give the chunk's frame. The chunk's own fields come last, so that a reader sees the envelope first."""
-        final = b"true" if chunk.is_final else b"false"
         time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
-        body = dumps(chunk.fields)[1:-1]
-        if chunk.metadata:
-            body += (b"," if body else b"") + b'"metadata":' + dumps({**self._metadata, **chunk.metadata})
-        elif self._shared_metadata:
-            body += (b"," if body else b"") + self._shared_metadata
-        name = chunk.type.encode()
-        shared = self._shared
+        begin = self._begins.get(chunk.type)
+        if begin is None:
+            begin = self._begins[chunk.type] = self._begin(chunk.type, self._shared)
         if chunk.speaker is not None:
-            shared = dumps({**self._parts, "gmi_instance_id": chunk.speaker})[1:-1]
-        return b'id: %d-%d\nevent: %b\ndata: {"type":"%b",%b,"is_final":%b,"timestamp":"%b"%b%b}\n\n' % (
+            begin = self._begin(chunk.type, dumps({**self._parts, "gmi_instance_id": chunk.speaker})[1:-1])
+        body = dumps(chunk.fields)[1:-1]
+        metadata = self._shared_metadata
+        if chunk.metadata:
+            metadata = b',"metadata":' + dumps({**self._metadata, **chunk.metadata})
+        return b'id: %d-%d\n%b%b,"timestamp":"%b"%b%b%b}\n\n' % (
             fence,
             n,
-            name,
-            name,
-            shared,
-            final,
+            begin,
+            b"true" if chunk.is_final else b"false",
             time,
             b"," if body else b"",
             body,
+            metadata,
         )
+
+    @staticmethod
+    def _begin(name: str, shared: bytes) -> bytes:
+        """Give what the frames of one type have in common: everything from behind the id to the first that differs."""
+        type_ = name.encode()
+        return b'event: %b\ndata: {"type":"%b",%b,"is_final":' % (type_, type_, shared)
 
 
 def encode_end(fence: int, n: int, status: StreamStatus, extra: Mapping[str, Any] | None = None) -> bytes:

@@ -87,6 +87,11 @@ class Ring:
         self.mark_durable(self.last_n)
         self.nudge()
 
+    @property
+    def has_room(self) -> bool:
+        """Tell whether the ring may take more."""
+        return self._unwritten < UNWRITTEN_BYTES
+
     async def room(self) -> None:
         """Wait until the ring may take more: at its bound, the provider is read no further."""
         await self._room.wait()
@@ -140,11 +145,13 @@ class Ring:
         """Wait until there may be a frame behind `n`, or the ring is closed or lost; may return for nothing."""
         if self.last_n > n or self.closed or self.lost:
             return
+        grown = self._grown
         self._waiting += 1
         try:
-            await self._grown.wait()
+            await grown.wait()
         finally:
-            self._waiting -= 1
+            if grown is self._grown:
+                self._waiting -= 1
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Change frames in place, for whoever has not read them yet; a batch on its way stays as it is."""
@@ -173,8 +180,9 @@ class Ring:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        grown, self._grown = self._grown, asyncio.Event()
-        grown.set()
+        if self._waiting:
+            grown, self._grown, self._waiting = self._grown, asyncio.Event(), 0
+            grown.set()
 
     def _push(self, frame: bytes) -> None:
         self._frames.append(frame)

@@ -75,7 +75,9 @@ class Tail:
         self, conversation: UUID, stream_id: str, fence: int, after: Cursor | None = None
     ) -> AsyncGenerator[bytes, None]:
         """Give one operation's frames, from its first (or a cursor) to its `end`, or that of whoever took it over."""
-        return self._read(_Scope(conversation, stream_id, until=fence, follow=False), after or Cursor(fence, 0))
+        scope = _Scope(conversation, stream_id, until=fence, follow=False)
+        # Found now, since a quick operation is over before its reader begins.
+        return self._read(scope, after or Cursor(fence, 0), self._rings.find(stream_id))
 
     def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncGenerator[bytes, None] | None:
         """Give what follows the cursor, up to the stream's last `end`; None when nothing follows and nothing will.
@@ -110,11 +112,10 @@ class Tail:
         async for frames in self._read(scope, start):
             yield frames
 
-    async def _read(self, scope: _Scope, cursor: Cursor) -> AsyncGenerator[bytes, None]:
+    async def _read(self, scope: _Scope, cursor: Cursor, ring: Ring | None = None) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         due = loop.time() + self._heartbeat
         patience = min(LEAST_PATIENCE, self._heartbeat / 2)
-        ring: Ring | None = None
         hinted = False
         with self._wakeups.watch(scope.stream_id) as watch:
             while True:

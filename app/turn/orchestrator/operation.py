@@ -5,6 +5,7 @@ The fence that T1 takes is named by every later write. Whoever no longer holds i
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
@@ -184,7 +185,10 @@ class Operation:
     async def touch(self) -> None:
         """Store, once, that the outside world may see something of this operation: it can't be run again unseen."""
         if not self._touched:
-            await self._note(lambda connection: inbound.touch(connection, self.conversation, self.id, self.fence))
+            database = self.services.database
+            await self._note(
+                database.statement, lambda connection: inbound.touch(connection, self.conversation, self.id, self.fence)
+            )
             self._touched = True
 
     async def before_effect(self) -> None:
@@ -219,7 +223,7 @@ class Operation:
                 await self.keep_calls(connection)
             return mine
 
-        await self._note(write)
+        await self._note(self.services.database.transaction, write)
 
     async def keep_calls(self, connection: Connection) -> None:
         """Put the attempts at model requests so far into the ledger; those that are there stay as they are."""
@@ -232,11 +236,15 @@ class Operation:
             calls=tuple(self.calls),
         )
 
-    async def _note(self, write: Callable[[Connection], Awaitable[bool]]) -> None:
+    async def _note(
+        self,
+        connected: Callable[[], AbstractAsyncContextManager[Connection]],
+        write: Callable[[Connection], Awaitable[bool]],
+    ) -> None:
         """Do a fenced write until its outcome is known; writing twice must be the same as once."""
         while True:
             try:
-                async with self.services.database.transaction() as connection:
+                async with connected() as connection:
                     landed = await write(connection)
             except Exception as error:
                 if not is_lost(error):
@@ -249,10 +257,13 @@ class Operation:
 
     async def may_go_on(self) -> None:
         """Wait until this process may act and the ring has room; LostFenceError when the operation is not ours."""
-        await self.services.lease.until_fresh()
-        if self.ring is not None:
-            await self.ring.room()
-            if self.ring.lost:
+        lease, ring = self.services.lease, self.ring
+        if not lease.is_fresh:
+            await lease.until_fresh()
+        if ring is not None:
+            if not ring.has_room:
+                await ring.room()
+            if ring.lost:
                 raise LostFenceError
 
     def lose(self) -> None:

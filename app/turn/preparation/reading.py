@@ -11,7 +11,7 @@ async def start_of(draft: TurnDraft, services: PhaseServices) -> Start:
     """Give what the turn starts from; the draft's session is the stored one from here on."""
     if draft.start is None:
         oldest, newest = reach(draft.history_policy(services.policy))
-        async with services.database.transaction() as connection:
+        async with services.database.statement() as connection:
             draft.start = await starts.read(
                 connection, draft.turn.conversation, draft.session_key, oldest=oldest, newest=newest
             )
