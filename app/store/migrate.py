@@ -1,20 +1,23 @@
-"""Migrations: Alembic, under an advisory lock, so that several processes may start at once."""
+"""Migrations: Alembic, under an advisory lock, so that several processes may start at once.
+
+Alembic is imported when there is something to do: most starts find the newest tables.
+"""
 
 import asyncio
+import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import asyncpg
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import ConfigurationError, DatabaseError
 from app.store.database import POOLED, driver_url
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 LOCK: Final = 7_316_250_441
 VECTORS: Final = """
@@ -27,10 +30,13 @@ END $$
 """The extension is made where the server has it and this user may; nothing needs it but the search by meaning."""
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+_REVISION: Final = re.compile(r'^(down_)?revision = "(\w+)"', re.MULTILINE)
 
 
-def configuration(url: str, connection: Connection | None = None) -> Config:
+def configuration(url: str, connection: Connection | None = None) -> "Config":
     """Give Alembic's configuration for a database."""
+    from alembic.config import Config  # noqa: PLC0415 - takes long, and most starts need none of it
+
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     config.attributes["url"] = url
@@ -38,11 +44,35 @@ def configuration(url: str, connection: Connection | None = None) -> Config:
     return config
 
 
+def newest(folder: Path = ROOT / "migrations" / "versions") -> str:
+    """Give the revision of the newest tables: the one that no other one follows."""
+    names: set[str] = set()
+    followed: set[str] = set()
+    for file in folder.glob("*.py"):
+        for down, name in _REVISION.findall(file.read_text(encoding="utf-8")):
+            (followed if down else names).add(name)
+    (last,) = names - followed
+    return last
+
+
+def _found(connection: Connection) -> str | None:
+    """Give the revision of the database's tables; None when it has none."""
+    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return None
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
+
+
 def _upgrade(connection: Connection, url: str, revision: str) -> None:
     connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})
     connection.commit()
     try:
-        command.upgrade(configuration(url, connection), revision)
+        due = revision != "head" or _found(connection) != newest()
+        connection.commit()
+        if due:
+            from alembic import command  # noqa: PLC0415 - see `configuration`
+
+            command.upgrade(configuration(url, connection), revision)
         connection.execute(text(VECTORS))
         connection.commit()
     finally:
@@ -69,14 +99,13 @@ async def check_current(url: str, *, pooled: bool = False) -> None:
     engine = create_async_engine(driver_url(url), connect_args=POOLED if pooled else {})
     try:
         async with engine.connect() as connection:
-            found = await connection.run_sync(lambda sync: MigrationContext.configure(sync).get_current_revision())
+            found = await connection.run_sync(_found)
     except (OSError, SQLAlchemyError, asyncpg.PostgresError) as error:
         message = f"The database can't be reached: {error}. Check DATABASE_URL, and that the server runs."
         raise DatabaseError(message) from error
     finally:
         await engine.dispose()
-    newest = ScriptDirectory.from_config(configuration(url)).get_current_head()
-    if found != newest:
+    if found != newest():
         message = "The database lacks the newest tables. Run `python -m app migrate`, or set FERMATA_AUTO_MIGRATE=true."
         raise ConfigurationError(message)
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from app.domain.jsontext import dumps
 from app.domain.messages import ToolCall
@@ -79,5 +77,9 @@ def failed(call: ToolCall, code: str, message: str) -> ToolResult:
 def _argument_fault(call: ToolCall, schema: Mapping[str, Any]) -> str | None:
     if call.invalid is not None:
         return f"The arguments are not a JSON object: {call.invalid[:200]}"
+    # Imported with the first call, since it takes long, and a process that is asked for none starts without.
+    from jsonschema import Draft202012Validator  # noqa: PLC0415
+    from jsonschema.exceptions import best_match  # noqa: PLC0415
+
     fault = best_match(Draft202012Validator(schema).iter_errors(dict(call.arguments)))
     return None if fault is None else f"At {fault.json_path}: {fault.message[:300]}"

@@ -25,8 +25,6 @@ import aiohttp
 import yaml
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from yarl import URL
 
@@ -205,6 +203,9 @@ def _made(part: WebToolPart, file: WebToolsFile, environment: Mapping[str, str],
     if host not in _hosts(file.allowed_hosts):
         message = f"{place}: the tool {part.name} calls {host}, which is not among the allowed_hosts."
         raise ConfigurationError(message)
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - takes long, and most have no such file
+    from jsonschema.exceptions import SchemaError  # noqa: PLC0415
+
     try:
         Draft202012Validator.check_schema(part.input_schema)
     except SchemaError as error:

@@ -74,3 +74,22 @@ def test_the_watch_on_imports_sees_what_it_is_there_for(deed: str) -> None:
     done = run(IMPORT_ALL.replace("{more}", deed))
     assert done.returncode != 0
     assert "does this" in done.stderr
+
+
+LATER = {
+    "alembic": "there is a migration to do",
+    "jsonschema": "a tool is called, or a reply must be data",
+    "markdown_it": "a reply has marks of Markdown",
+    "numpy": "languages are detected, or texts are embedded here",
+    "py3langid": "languages are detected",
+    "tokenizers": "a model has a tokenizer of its own",
+    "playwright": "never: tests use it",
+    "pytest": "never: tests use it",
+}
+"""Packages that take long to import, and when they are."""
+
+
+def test_the_application_is_imported_without_what_it_may_never_need() -> None:
+    done = run("import sys, app.main; print(*{name.partition('.')[0] for name in sys.modules})")
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) & set(LATER) == set()

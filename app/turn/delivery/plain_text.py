@@ -1,9 +1,12 @@
 """A reply as plain text, for voice and logs: what a reader of the Markdown would see, without its marks."""
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 MARKS = frozenset("*_`#[]<>|~\\&-+=!")
 
@@ -11,9 +14,12 @@ MARKS = frozenset("*_`#[]<>|~\\&-+=!")
 class PlainText:
     """Renders Markdown (CommonMark with tables and strike-through) as text. Make one and keep it."""
 
-    def __init__(self) -> None:
-        """Set up the parser; tags of HTML are dropped and their text is kept."""
-        self._parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    @cached_property
+    def _parser(self) -> "MarkdownIt":
+        """The parser, set up when it is first needed; tags of HTML are dropped and their text is kept."""
+        from markdown_it import MarkdownIt  # noqa: PLC0415 - a process starts sooner without
+
+        return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 
     def render(self, text: str) -> str:
         """Give the plain form; blank text gives the empty string."""
@@ -48,7 +54,7 @@ class _Page:
             "code_block": lambda token: self._text(token.content.rstrip("\n")),
         }
 
-    def take(self, token: Token) -> None:
+    def take(self, token: "Token") -> None:
         taker = self._takers.get(token.type)
         if taker is not None:
             taker(token)
@@ -62,32 +68,32 @@ class _Page:
         elif text:
             self.blocks.append(text)
 
-    def _open_list(self, token: Token) -> None:
+    def _open_list(self, token: "Token") -> None:
         first = int(token.attrs.get("start", 1)) if token.type == "ordered_list_open" else None
         self._numbers.append(first)
 
-    def _close_list(self, token: Token) -> None:
+    def _close_list(self, token: "Token") -> None:
         del token
         self._numbers.pop()
         if not self._numbers:
             self._flush()
 
-    def _open_item(self, token: Token) -> None:
+    def _open_item(self, token: "Token") -> None:
         del token
         indent, number = "  " * (len(self._numbers) - 1), self._numbers[-1]
         self._marker = f"{indent}- " if number is None else f"{indent}{number}. "
         self._numbers[-1] = None if number is None else number + 1
 
-    def _open_row(self, token: Token) -> None:
+    def _open_row(self, token: "Token") -> None:
         del token
         self._cells = []
 
-    def _close_row(self, token: Token) -> None:
+    def _close_row(self, token: "Token") -> None:
         del token
         self._lines.append("\t".join(self._cells or []))
         self._cells = None
 
-    def _close_table(self, token: Token) -> None:
+    def _close_table(self, token: "Token") -> None:
         del token
         if not self._numbers:
             self._flush()
@@ -97,7 +103,7 @@ class _Page:
         self._lines = []
 
 
-def _inline(token: Token) -> str:
+def _inline(token: "Token") -> str:
     shown = {"text", "code_inline", "image"}
     pieces = (
         child.content if child.type in shown else "\n" if child.type in {"softbreak", "hardbreak"} else ""

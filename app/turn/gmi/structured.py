@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 from app.domain.errors import StructuredOutputError, ValidationError
 from app.domain.jsontext import dumps_text, loads
 from app.domain.messages import Message, text_of
@@ -46,6 +43,9 @@ class StructuredReply:
         """Read the option; None when there is none. Raises ValidationError for a schema that is none."""
         if given is None:
             return None
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - takes long, and most turns need none
+        from jsonschema.exceptions import SchemaError  # noqa: PLC0415
+
         known = {name: given[name] for name in cls.__slots__ if given.get(name) is not None}
         schema = known.get("schema")
         try:
@@ -83,6 +83,8 @@ class StructuredReply:
         if found is None:
             return Judged(None, ("The reply holds no JSON value.",))
         value = found[0]
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - see above
+
         faults = sorted(Draft202012Validator(self.schema).iter_errors(value), key=lambda fault: fault.json_path)
         return Judged(value, tuple(f"At {fault.json_path}: {fault.message[:200]}" for fault in faults[:MOST_ISSUES]))
 
