@@ -133,6 +133,21 @@ async def test_a_cut_answer_is_read_on_without_a_gap_or_a_repetition(page: Page,
     assert streamed.count("a script, not a model") == 1
 
 
+async def test_an_answer_that_ends_in_order_but_without_its_end_is_read_on(page: Page, running: Service) -> None:
+    async def cut(route: Route) -> None:
+        # As behind a proxy that speaks HTTP/1.0: the response is closed as if it were whole.
+        whole = await route.fetch()
+        body = await whole.body()
+        await route.fulfill(response=whole, body=body[: body.index(b'"text_delta":"script, "')])
+
+    await page.goto(running.address)
+    await page.route("**/turns", cut, times=1)
+    await say(page, "Hello!")
+    await expect(replies(page)).to_contain_text("a script, not a model")
+    await expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
+    assert (await replies(page).inner_text()).count("a script, not a model") == 1
+
+
 async def test_a_pause_is_answered_after_the_service_was_killed_and_started_again(
     page: Page, database: str, tmp_path: Path
 ) -> None:

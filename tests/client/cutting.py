@@ -8,12 +8,14 @@ import httpx
 class Cutting(httpx.AsyncBaseTransport):
     """Passes requests on; each response is cut after the next of `after` bytes, and is whole once those are used up.
 
-    With 0 bytes the answer is lost altogether: the server has got the request, and the client learns nothing.
+    With 0 bytes the answer is lost altogether: the server has got the request, and the client learns nothing. With
+    `silent`, a cut looks like a response's own end, as it does behind a proxy that speaks HTTP/1.0.
     """
 
-    def __init__(self, *after: int) -> None:
+    def __init__(self, *after: int, silent: bool = False) -> None:
         self._inner = httpx.AsyncHTTPTransport()
         self._after: Iterator[int] = iter(after)
+        self._silent = silent
         self.requests: list[httpx.Request] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -28,7 +30,7 @@ class Cutting(httpx.AsyncBaseTransport):
             message = "the answer was lost"
             raise httpx.ReadError(message)
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        cut = _Cut(response.stream, after)
+        cut = _Cut(response.stream, after, silent=self._silent)
         return httpx.Response(response.status_code, headers=response.headers, stream=cut)
 
     async def aclose(self) -> None:
@@ -36,14 +38,17 @@ class Cutting(httpx.AsyncBaseTransport):
 
 
 class _Cut(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, after: int) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, after: int, *, silent: bool) -> None:
         self._stream = stream
+        self._silent = silent
         self._left = after
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
             yield chunk[: self._left]
             self._left -= len(chunk)
+            if self._left <= 0 and self._silent:
+                return
             if self._left <= 0:
                 message = "the connection was cut"
                 raise httpx.ReadError(message)

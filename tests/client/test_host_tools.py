@@ -141,13 +141,14 @@ async def test_what_a_tool_raises_reaches_the_caller_and_the_pause_can_be_contin
     [(1,), (400,), (700, 50, 300), (0,), (0, 0), (10**6, 0), (10**6, 200, 0, 150)],
     ids=lambda after: "-".join(map(str, after)),
 )
+@pytest.mark.parametrize("silent", [False, True], ids=["torn", "silent"])
 async def test_a_cut_connection_runs_nothing_twice(
-    server: Server, mock: ModelServer, chat: str, after: tuple[int, ...]
+    server: Server, mock: ModelServer, chat: str, after: tuple[int, ...], *, silent: bool
 ) -> None:
     weather = Weather()
     spoken = {"steps": [{"text": "Let"}, {"text": " me"}, {"text": " see."}, *calls("Berlin")["steps"]]}
     mock.script(spoken, says("It is mild in Berlin."))
-    transport = Cutting(*after)
+    transport = Cutting(*after, silent=silent)
     async with httpx.AsyncClient(transport=transport, timeout=10) as client:
         connection = Connection(server.root, user_id="ada", client=client)
         events = await all_of(run_turn_with_tools(connection, chat, TURN, [weather.tool]))
