@@ -1,6 +1,7 @@
 """Settings under which a takeover takes seconds, and readers for streams whose process may go at any moment."""
 
 import asyncio
+import os
 from typing import Any
 
 import httpx
@@ -20,6 +21,11 @@ TOOL: dict[str, Any] = {
     "description": "Tell the weather of a city",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
+
+
+def busy() -> float:
+    """Give how many times what its processors can do is asked of this machine; what is measured grows with that."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 async def read_until_cut(server: Server, method: str, path: str, got: list[Frame], **request: Any) -> str:

@@ -2,15 +2,17 @@
 
 import asyncio
 import random
+from itertools import product
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.databases import execute
 from tests.live.quick import TOOL, follow, read_until_cut
 from tests.mock_model import ModelServer
 from tests.requirements import requirement
-from tests.servers import Server, Servers
+from tests.servers import PATIENCE, Server, Servers
 from tests.sse import Frame, check_order, check_whole, frames_of, only, text_of
 
 Pair = tuple[Server, Server]
@@ -100,6 +102,7 @@ async def test_places_that_the_stream_never_had_are_refused_and_the_header_wins(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(200)
 async def test_two_thousand_events_arrive_once_each_whatever_becomes_of_the_readers_connections(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
@@ -128,19 +131,38 @@ async def test_two_thousand_events_arrive_once_each_whatever_becomes_of_the_read
                         break
         return got
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(100):
         readers = await asyncio.gather(*(wander(seed) for seed in range(8)))
     for got in readers:
         check_whole(got)
         assert [frame.raw for frame in got] == [frame.raw for frame in readers[0]]
     assert text_of(readers[0]) == "".join(f"{n} " for n in range(2000))
-    # After the end, one question is enough to learn of it.
-    for server in (a, b):
+    await check_later((a, b), database, stream_id, readers[0])
+
+
+async def check_later(pair: Pair, database: str, stream_id: str, whole: list[Frame]) -> None:
+    """Check what readers are told who come after the end."""
+    # After the end, one connection is enough to learn of it, from any place and on any process.
+    path = f"/v1/streams/{stream_id}/events"
+    places = random.Random(5).sample(range(len(whole)), 20)  # noqa: S311 - a test's own dice
+    for place, server in product([0, *places, len(whole)], pair):
+        after = {"after": whole[place - 1].id if place else "0-0"}
         late: list[Frame] = []
-        await follow(server, stream_id, late)
-        assert [frame.raw for frame in late] == [frame.raw for frame in readers[0]]
-        after = await server.client.get(f"/v1/streams/{stream_id}/events", params={"after": late[-1].id})
-        assert after.status_code == httpx.codes.NO_CONTENT
+        how = await read_until_cut(server, "GET", path, late, params=after)
+        assert how == ("end" if place < len(whole) else "nothing")
+        assert [frame.raw for frame in late] == [frame.raw for frame in whole[place:]]
+    # An id of another turn is refused, and once the events are gone their stream's end is all that is told.
+    other = await pair[1].turn("another", "Hello")
+    for server in pair:
+        foreign = await server.client.get(path, headers={"Last-Event-ID": other[0].id})
+        assert foreign.status_code == httpx.codes.BAD_REQUEST
+    await execute(database, "UPDATE streams SET ended_at = now() - interval '25 hours'")
+    for server in pair:
+        async with asyncio.timeout(PATIENCE):
+            while (gone := await server.client.get(path, headers={"Last-Event-ID": whole[7].id})).is_success:  # noqa: ASYNC110 - retention looks now and then
+                await asyncio.sleep(0.1)
+        assert (gone.status_code, gone.json()["code"]) == (410, "SYS_EVENTS_EXPIRED")
+        assert (gone.json()["stream"]["status"], gone.json()["stream"]["stream_id"]) == ("completed", stream_id)
 
 
 async def test_a_turn_can_be_started_and_left(pair: Pair, model: ModelServer) -> None:

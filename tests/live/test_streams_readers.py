@@ -3,25 +3,50 @@
 import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.databases import rows
+from app.domain.ids import row_key
+from tests.databases import Databases, rows
 from tests.live.quick import TOOL, follow, read_until_cut
 from tests.mock_model import ModelServer
-from tests.servers import PATIENCE, Server, Servers
+from tests.servers import PATIENCE, LiveStream, Server, Servers
 from tests.sse import Frame, text_of
-
-pytestmark = pytest.mark.slow
 
 HANG: dict[str, Any] = {"steps": [{"text": "It is "}, {"hang": True}]}
 CAPS = (
     "FERMATA_MAX_READERS_PER_STREAM",
-    pytest.param("FERMATA_MAX_READERS_PER_USER", marks=pytest.mark.slow),
-    pytest.param("FERMATA_MAX_READERS", marks=pytest.mark.slow),
+    "FERMATA_MAX_READERS_PER_USER",
+    "FERMATA_MAX_READERS",
 )
+
+
+@pytest.fixture(scope="module")
+async def talking(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Server, ModelServer]]:
+    """A server whose streams say something every fifth of a second, and its model."""
+    servers = Servers(tmp_path_factory.mktemp("talking"))
+    async with databases.fresh() as url, ModelServer() as model:
+        try:
+            yield await servers.start(url, model.base_url, FERMATA_HEARTBEAT_SECONDS="0.2"), model
+        finally:
+            print(servers._started[0].log[-6000:])
+            await servers.end()
+        assert [request["violations"] for request in model.seen.requests if request["violations"]] == []
+
+
+Talking = tuple[Server, ModelServer]
+
+
+async def heard(live: LiveStream, count: int = 2) -> None:
+    """Wait until somebody who reads the stream has heard so many comments of silence."""
+    async with asyncio.timeout(PATIENCE):
+        while live.comments.count("ping") < count:  # noqa: ASYNC110 - what the reader hears
+            await asyncio.sleep(0.02)
 
 
 async def let_in(server: Server, path: str) -> None:
@@ -34,6 +59,7 @@ async def let_in(server: Server, path: str) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", CAPS)
 async def test_beyond_a_cap_a_reader_is_told_when_to_come_back_and_a_place_that_is_left_is_free(
     servers: Servers, database: str, mock: ModelServer, cap: str
@@ -51,6 +77,7 @@ async def test_beyond_a_cap_a_reader_is_told_when_to_come_back_and_a_place_that_
     await let_in(server, path)
 
 
+@pytest.mark.slow
 async def test_a_turn_beyond_a_cap_is_refused_before_it_begins(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
@@ -106,7 +133,7 @@ async def test_a_reader_that_takes_nothing_is_cut_and_the_turn_goes_on(
         stuck.close()
 
 
-async def cancelled(server: Server, stream_id: str) -> dict[str, Any]:
+async def ended(server: Server, stream_id: str) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE):
         while True:
             state: dict[str, Any] = await server.get(f"/v1/streams/{stream_id}")
@@ -117,113 +144,120 @@ async def cancelled(server: Server, stream_id: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("on_disconnect", ["continue", "cancel"])
 async def test_a_client_that_goes_during_the_deltas_ends_its_turn_only_if_it_said_so(
-    servers: Servers, database: str, mock: ModelServer, on_disconnect: str
+    talking: Talking, name: str, on_disconnect: str
 ) -> None:
-    server = await servers.start(database, mock.base_url)
-    wait = {"hang": True} if on_disconnect == "cancel" else {"wait": 0.5}
-    mock.script({"steps": [{"text": "It is "}, wait, {"text": "late"}][: 2 if on_disconnect == "cancel" else 3]})
+    server, model = talking
+    model.script({"steps": [{"text": "It is "}, {"gate": f"{name} has gone"}, {"text": "late"}]})
     body = {"input": "What time is it?", "on_disconnect": on_disconnect}
-    async with server.stream("POST", "/v1/conversations/c/turns", json=body) as live:
+    async with server.stream("POST", f"/v1/conversations/{name}/turns", json=body) as live:
         await live.until("text_delta")
         stream_id = live.response.headers["x-stream-id"]
-    state = await cancelled(server, stream_id)
-    stored = [message["content"] for message in (await server.get("/v1/conversations/c/messages"))["items"]]
+    if on_disconnect == "continue":
+        model.open(f"{name} has gone")
+    state = await ended(server, stream_id)
+    stored = [message["content"] for message in (await server.get(f"/v1/conversations/{name}/messages"))["items"]]
     if on_disconnect == "cancel":
-        assert await mock.closed(1) == [0]
+        assert len(await model.closed(1)) > 0
         assert state["status"] == "cancelled"
         assert stored == ["What time is it?", "It is "]
     else:
         assert state["status"] == "completed"
         assert stored == ["What time is it?", "It is late"]
-    await server.turn("c", "And now?")
+    await server.turn(name, "And now?")
 
 
 @pytest.mark.parametrize("on_disconnect", ["continue", "cancel"])
-async def test_a_client_that_goes_before_the_headers(
-    servers: Servers, database: str, mock: ModelServer, on_disconnect: str
-) -> None:
-    server = await servers.start(database, mock.base_url)
-    mock.script({"steps": [{"wait": 0.3}, {"text": "Late"}]})
+async def test_a_client_that_goes_before_the_headers(talking: Talking, name: str, on_disconnect: str) -> None:
+    server, model = talking
+    model.script({"steps": [{"gate": f"{name} has gone"}, {"text": "Late"}]})
     body = {"input": "Hello", "on_disconnect": on_disconnect}
-    (await raw_request(server, "POST", "/v1/conversations/c/turns", body)).close()
+    (await raw_request(server, "POST", f"/v1/conversations/{name}/turns", body)).close()
     async with asyncio.timeout(PATIENCE):
-        while not (found := await rows(database, "SELECT stream_id FROM streams")):  # noqa: ASYNC110 - stored elsewhere
+        while not (found := await rows(server.database, STREAMS, row_key("", name))):  # noqa: ASYNC110 - stored elsewhere
             await asyncio.sleep(0.01)
-    state = await cancelled(server, found[0]["stream_id"])
+    if on_disconnect == "continue":
+        model.open(f"{name} has gone")
+    state = await ended(server, found[0]["stream_id"])
     assert state["status"] == {"continue": "completed", "cancel": "cancelled"}[on_disconnect]
+    model.seen.scripts.clear()  # a turn that was cancelled early has not asked
 
 
-async def test_a_client_that_goes_at_a_pause_or_from_a_replay_ends_nothing(
-    servers: Servers, database: str, mock: ModelServer
-) -> None:
-    server = await servers.start(database, mock.base_url)
+STREAMS = "SELECT stream_id FROM streams WHERE conversation = $1"
+
+
+async def test_a_client_that_goes_at_a_pause_or_from_a_replay_ends_nothing(talking: Talking, name: str) -> None:
+    server, model = talking
     body = {"input": "What is the weather?", "tools": [TOOL], "on_disconnect": "cancel"}
-    async with server.stream("POST", "/v1/conversations/c/turns", json=body) as live:
+    async with server.stream("POST", f"/v1/conversations/{name}/turns", json=body) as live:
         await live.until("end")
-    pending = await server.get("/v1/conversations/c/pending-request")
-    mock.script({"steps": [{"text": "It is "}, {"wait": 1}, {"text": "raining"}]})
+    pending = await server.get(f"/v1/conversations/{name}/pending-request")
+    model.script({"steps": [{"text": "It is "}, {"gate": "the replay is left"}, {"text": "raining"}]})
     results = {"results": [{"tool_call_id": pending["tool_calls"][0]["id"], "output": "rain"}]}
     path = f"/v1/streams/{pending['stream_id']}"
     async with server.stream("POST", f"{path}/tool-results", json={**results, "on_disconnect": "cancel"}) as live:
         await live.until("text_delta")
         async with server.stream("GET", f"{path}/events") as replay:
             await replay.next()
+        model.open("the replay is left")
         assert (await live.rest())[-1].data["status"] == "completed"
 
 
-async def test_every_stream_says_something_in_silence(servers: Servers, database: str, mock: ModelServer) -> None:
-    server = await servers.start(database, mock.base_url, FERMATA_HEARTBEAT_SECONDS="0.2")
-    mock.script({"steps": [{"wait": 1}, {"text": "Late"}]})
-    async with server.stream("POST", "/v1/conversations/c/turns", json={"input": "Hello"}) as live:
+async def test_every_stream_says_something_in_silence(talking: Talking, name: str) -> None:
+    server, model = talking
+    model.script({"steps": [{"gate": "both have heard it"}, {"text": "Late"}]})
+    async with server.stream("POST", f"/v1/conversations/{name}/turns", json={"input": "Hello"}) as live:
         await live.next()
         path = f"/v1/streams/{live.response.headers['x-stream-id']}/events"
         async with server.stream("GET", path) as replay:
-            assert (await replay.rest())[-1].event == "end"
-            assert replay.comments.count("ping") >= 2
+            reading = [asyncio.create_task(one.rest()) for one in (live, replay)]
+            await asyncio.gather(heard(live), heard(replay))
+            model.open("both have heard it")
+            assert [frames[-1].event for frames in await asyncio.gather(*reading)] == ["end", "end"]
             assert replay.comments[0] == "ok"
-        await live.rest()
-        assert live.comments.count("ping") >= 2
 
 
-async def test_the_form_of_one_object_is_kept_open_by_white_space(
-    servers: Servers, database: str, mock: ModelServer
-) -> None:
-    server = await servers.start(database, mock.base_url, FERMATA_HEARTBEAT_SECONDS="0.2")
-    mock.script({"steps": [{"wait": 1}, {"text": "Late"}]}, {"status": 401, "body": {"error": {"message": "no"}}})
-    accept = {"Accept": "application/json"}
+async def test_the_form_of_one_object_is_kept_open_by_white_space(talking: Talking, name: str) -> None:
+    server, model = talking
+    model.script({"steps": [{"gate": "a space came"}, {"text": "Late"}]}, {"status": 401, "body": {"error": {}}})
+    accept, path = {"Accept": "application/json"}, f"/v1/conversations/{name}/turns"
     for status in ("completed", "failed"):
-        answer = await server.client.post("/v1/conversations/c/turns", json={"input": "Hello"}, headers=accept)
-        assert answer.status_code == httpx.codes.OK
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.json()["status"] == status
-        assert answer.content.startswith(b" ") or status == "failed"
-        stream = f"/v1/streams/{answer.json()['stream_id']}"
-        assert (await server.client.get(f"{stream}/events", headers=accept)).json() == answer.json()
-        assert await server.get(stream) == answer.json()
+        async with server.client.stream("POST", path, json={"input": "Hello"}, headers=accept) as answer:
+            assert answer.status_code == httpx.codes.OK
+            assert answer.headers["content-type"] == "application/json"
+            pieces = answer.aiter_raw()
+            content = await anext(pieces)
+            assert content == b" " or status == "failed"
+            model.open("a space came")
+            content += b"".join([piece async for piece in pieces])
+        told = json.loads(content)
+        assert told["status"] == status
+        stream = f"/v1/streams/{told['stream_id']}"
+        assert (await server.client.get(f"{stream}/events", headers=accept)).json() == told
+        assert await server.get(stream) == told
 
 
 async def test_a_turn_that_waits_begins_its_response_soon_and_is_told_of_its_refusal_there(
-    servers: Servers, database: str, mock: ModelServer
+    talking: Talking, name: str
 ) -> None:
-    server = await servers.start(database, mock.base_url, FERMATA_HEARTBEAT_SECONDS="0.2")
-    mock.script({"steps": [{"text": "First"}, {"wait": 1}]})
+    server, model = talking
+    path = f"/v1/conversations/{name}/turns"
+    model.script({"steps": [{"text": "First"}, {"gate": "the second one waits"}]})
     waiting = {"input": "Second", "on_busy": "wait"}
-    async with server.stream("POST", "/v1/conversations/c/turns", json={"input": "First"}) as first:
+    async with server.stream("POST", path, json={"input": "First"}) as first:
         await first.until("text_delta")
-        async with server.stream("POST", "/v1/conversations/c/turns", json=waiting) as second:
+        async with server.stream("POST", path, json=waiting) as second:
             assert second.response.status_code == httpx.codes.OK
-            frames = await second.rest()
+            reading = asyncio.create_task(second.rest())
+            await heard(second, 1)
+            model.open("the second one waits")
+            assert text_of(await reading) == "You said: Second"
             assert second.comments[0] == "ok"
-            assert "ping" in second.comments
-        assert text_of(frames) == "You said: Second"
         await first.rest()
-    # An interrupting turn that a newer one replaces is refused when its response has begun.
-    mock.script({"steps": [{"text": "Third"}, {"hang": True}]})
-    async with server.stream("POST", "/v1/conversations/c/turns", json={"input": "Third"}) as third:
+    # An interrupting turn gets its answer in the response that had begun before.
+    model.script({"steps": [{"text": "Third"}, {"hang": True}]})
+    async with server.stream("POST", path, json={"input": "Third"}) as third:
         await third.until("text_delta")
         got: list[Frame] = []
-        how = await read_until_cut(
-            server, "POST", "/v1/conversations/c/turns", got, json=waiting | {"on_busy": "interrupt"}
-        )
+        how = await read_until_cut(server, "POST", path, got, json=waiting | {"on_busy": "interrupt"})
         assert how == "end"
         assert got[-1].data["status"] == "completed"

@@ -13,6 +13,7 @@ from app.providers.scripted import ScriptedProvider, call
 from tests.api.serving import application, served
 from tests.databases import rows
 from tests.live.quick import TOOL
+from tests.sse import frames_of, text_of
 from tests.stage import running_stage
 
 CLIENTS = 100
@@ -88,15 +89,36 @@ async def test_after_a_hundred_clients_have_vanished_nothing_is_left_of_them(dat
             async with asyncio.timeout(30):
                 while stage.runtime._services.database.checked_out:  # noqa: ASYNC110 - the log writes now and then
                     await asyncio.sleep(0.01)
-    ended = await rows(
-        database,
-        "SELECT s.status, c.conversation_id, s.usage, s.final_response FROM streams s "
-        "JOIN conversations c ON c.id = s.conversation",
-    )
-    states = {int(row["conversation_id"].removeprefix("chat-")): row for row in ended}
-    kept = [row["status"] for number, row in states.items() if number % 2]
-    assert len(kept) > 0
-    assert set(kept) <= {"completed", "paused"}
-    cancelled = [row for number, row in states.items() if row["status"] == "cancelled"]
+    await check_what_is_kept(database)
+
+
+ENDED = """
+SELECT stream.stream_id, stream.status, stream.usage, conversation_id, (
+    SELECT string_agg(content #>> '{}', '') FROM messages m WHERE m.conversation = c.id AND role = 'assistant'
+) AS said, (
+    SELECT string_agg(frames, ''::bytea ORDER BY fence, first_n) FROM stream_events e
+    WHERE e.conversation = c.id AND e.stream_id = stream.stream_id
+) AS frames
+FROM streams stream JOIN conversations c ON c.id = stream.conversation
+"""
+LEDGER = "SELECT stream_id, outcome, estimated, completion_tokens FROM usage_ledger"
+
+
+async def check_what_is_kept(database: str) -> None:
+    """Check that who asked for it was cancelled, and that text and usage of those turns are there."""
+    ended = await rows(database, ENDED)
+    bills = {row["stream_id"]: row for row in await rows(database, LEDGER)}
+    by_choice: dict[bool, list[Any]] = {True: [], False: []}
+    for row in ended:
+        by_choice[int(row["conversation_id"].rpartition("-")[2]) % 2 == 0].append(row)
+    assert {row["status"] for row in by_choice[False]} <= {"completed", "paused"}
+    cancelled = [row for row in by_choice[True] if row["status"] == "cancelled"]
     assert len(cancelled) > 10
-    assert all(row["usage"] is not None for row in cancelled)
+    for row in cancelled:
+        assert row["usage"] is not None
+        text = text_of(frames_of(row["frames"]))
+        assert (row["said"] or "") == text
+        if text:
+            bill = bills[row["stream_id"]]
+            assert (bill["outcome"], bill["estimated"]) == ("abandoned", True)
+            assert bill["completion_tokens"] > 0
