@@ -287,10 +287,13 @@ def _telling_of_loss() -> Iterator[None]:
 
 @asynccontextmanager
 async def _begun(driver: Any) -> AsyncIterator[None]:
-    """One transaction on the driver. A connection whose state is not known afterwards is closed."""
+    """One transaction on the driver. A connection whose state is not known afterwards is closed.
+
+    That goes for one that was broken off while it began, too: the driver would take the next for a part of it.
+    """
     transaction = driver.transaction()
-    await transaction.start()
     try:
+        await transaction.start()
         yield
         await transaction.commit()
     except BaseException:

@@ -34,7 +34,6 @@ async def talking(
         try:
             yield await servers.start(url, model.base_url, FERMATA_HEARTBEAT_SECONDS="0.2"), model
         finally:
-            print(servers._started[0].log[-6000:])
             await servers.end()
         assert [request["violations"] for request in model.seen.requests if request["violations"]] == []
 
