@@ -56,9 +56,10 @@ from app.turn.facade.overrides import OverridesPolicy, SessionOverrides
 from app.turn.facade.self_improvement import Adapting
 from app.turn.facade.service import AgentRuntime
 from app.turn.facade.tenants import Tenants
+from app.turn.gmi import sentiment
 from app.turn.gmi.base import Gmis
 from app.turn.gmi.manager import GmiManager
-from app.turn.gmi.personas import Personas, load_personas
+from app.turn.gmi.personas import PersonaFolder, Personas, load_personas
 from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
 from app.turn.orchestrator.services import Services
@@ -139,21 +140,19 @@ def build(
     rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
     models = set_up(settings.models)
     gateway = Gateway(providers or build_registry(models.providers), models.gateway)
-    personas = load_personas(settings.personas_dir or SHIPPED_PERSONAS)
+    personas = _personas(settings)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
+    adapting = Adapting(overrides, personas.known)
     own, sources = _tools(settings, database, clock)
     tools = ToolExecutor(
-        ToolRegistry([*own, *Adapting(overrides, personas).tools(), *host_tools], sources),
+        ToolRegistry([*own, *adapting.tools(), *host_tools], sources),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
-    guards = guards or build_guards(
-        settings,
-        means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
-        personas={persona.id: persona.guardrails for persona in personas.values()},
-    )
+    guards = guards or _guards(settings, models, gateway, personas)
     embedder = embedder_of(gateway.registry, models.roles.embedding)
     library = Library(database, clock, embedder, longest=settings.max_document_characters)
+    personas.demand(tools.registry.check_persona, guards.check_persona, adapting.check, sentiment.check_persona)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
         database=database,
@@ -165,7 +164,7 @@ def build(
         cancels=Cancels(database, lambda: lease.id),
         clock=clock,
         gateway=gateway,
-        personas=Personas(personas, default_id=settings.default_persona_id),
+        personas=personas,
         gmis=gmis or GmiManager(gateway, tools),
         tools=tools,
         counters=TokenCounters({model: FileTokenizer(path) for model, path in models.tokenizers.items()}),
@@ -174,8 +173,21 @@ def build(
         library=library,
         policy=_turn_policy(settings, models),
         aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, memory=memory),
+        secrets=tuple(_secrets(settings)),
     )
     return _runtime(settings, services, overrides)
+
+
+def _personas(settings: Settings) -> Personas:
+    return Personas(load_personas(settings.personas_dir or SHIPPED_PERSONAS), default_id=settings.default_persona_id)
+
+
+def _guards(settings: Settings, models: ModelSetup, gateway: Gateway, personas: Personas) -> Guards:
+    return build_guards(
+        settings,
+        means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
+        named=[name for persona in personas.all() for name in persona.guardrails],
+    )
 
 
 def _runtime(settings: Settings, services: Services, overrides: SessionOverrides) -> AgentRuntime:
@@ -191,6 +203,10 @@ def _runtime(settings: Settings, services: Services, overrides: SessionOverrides
     )
     keep = timedelta(hours=settings.event_retention_hours)
     lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds, keep=keep)
+    if settings.personas_dir is not None and settings.personas_reload_seconds > 0:
+        lifecycle.watch(
+            PersonaFolder(settings.personas_dir, services.personas, interval=settings.personas_reload_seconds)
+        )
     return AgentRuntime(
         services,
         tail,
@@ -271,6 +287,7 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         max_result_bytes=settings.max_result_bytes,
         max_waiting_turns=settings.max_waiting_turns,
         trace_entries=settings.reasoning_trace_entries,
+        keep_prompts=settings.keep_prompts,
     )
 
 

@@ -47,8 +47,9 @@ class ApiKeySetting(BaseModel):
     name: str = Field(min_length=1, max_length=128, description="Names the key in logs; also its default user id.")
     sha256: str = Field(pattern="^[0-9a-fA-F]{64}$", description='SHA-256 of the key: printf %s "$KEY" | sha256sum')
     organization: str = Field(default="", max_length=128, description="The organization that the key acts in.")
-    scopes: frozenset[Literal["chat", "read"]] = Field(
-        default=frozenset({"chat", "read"}), description="`chat` runs turns and changes conversations; `read` reads."
+    scopes: frozenset[Literal["chat", "read", "operator"]] = Field(
+        default=frozenset({"chat", "read"}),
+        description="`chat` runs turns and changes conversations; `read` reads; `operator` looks behind the scenes.",
     )
 
 
@@ -142,6 +143,9 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     personas_dir: Path | None = Field(
         default=None, description="Folder of persona files; when not set, those that ship with the service."
     )
+    personas_reload_seconds: float = Field(
+        default=2, ge=0, description="How often FERMATA_PERSONAS_DIR is looked at for changes; 0 is never."
+    )
     language: LanguageSetting | None = Field(
         default=None,
         description="Languages that turns are settled on: a JSON object with `default`, `supported`, `fallbacks`, "
@@ -192,6 +196,10 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     )
     reasoning_trace_entries: int = Field(
         default=500, ge=1, le=10_000, description="How many entries the reasoning trace of a session keeps."
+    )
+    keep_prompts: bool = Field(
+        default=False,
+        description="Keep what models are told, without secrets, for GET /v1/streams/{id}/prompt (scope `operator`).",
     )
     turn_timeout_seconds: Seconds = Field(default=600, description="Longest time for one operation.")
     tool_timeout_seconds: Seconds = Field(default=30, description="Longest time for one call of a runtime tool.")

@@ -62,6 +62,12 @@ async def reading(asker: Annotated[Asker, Depends(asker_of)]) -> Caller:
     return asker.caller()
 
 
+async def operating(asker: Annotated[Asker, Depends(asker_of)]) -> Caller:
+    """Give the caller of a call that needs the scope `operator`."""
+    asker.require(Scope.OPERATOR)
+    return asker.caller()
+
+
 async def idempotency_key(
     key: Annotated[
         str | None,
@@ -94,6 +100,7 @@ RuntimeDep = Annotated[Runtime, Depends(runtime_of)]
 DoorDep = Annotated[Door, Depends(door_of)]
 Chatting = Annotated[Asker, Depends(chatting)]
 Reading = Annotated[Caller, Depends(reading)]
+Operating = Annotated[Caller, Depends(operating)]
 ConversationPath = Annotated[
     str, Path(pattern=CONVERSATION_ID, description="The conversation: 1 to 128 of `A-Z a-z 0-9 . _ : -`.")
 ]

@@ -18,6 +18,7 @@ from app.domain.views import (
     Page,
     PartialResults,
     PersonaView,
+    PromptsView,
     SkillView,
     SpendingView,
     Started,
@@ -74,6 +75,10 @@ class Runtime(Protocol):
 
     async def stream_usage(self, caller: Caller, stream_id: str) -> SpendingView:
         """Tell what a stream has used."""
+        ...
+
+    async def stream_prompts(self, caller: Caller, stream_id: str) -> PromptsView:
+        """Tell what the models of a stream were told."""
         ...
 
     async def conversation_usage(self, caller: Caller, conversation_id: str) -> SpendingView:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from app.auth.principal import ALL_SCOPES, ANYBODY, Principal, Scope
+from app.auth.principal import ANYBODY, USUAL_SCOPES, Principal, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class ApiKey:
     name: str
     sha256: str
     organization_id: str = ""
-    scopes: frozenset[Scope] = ALL_SCOPES
+    scopes: frozenset[Scope] = USUAL_SCOPES
 
 
 class KeyRing:

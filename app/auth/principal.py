@@ -6,13 +6,18 @@ from typing import Final
 
 
 class Scope(StrEnum):
-    """What a key may do. `chat` runs turns and changes conversations, `read` reads; neither includes the other."""
+    """What a key may do; no scope includes another.
+
+    `chat` runs turns and changes conversations, `read` reads, `operator` reads what users are not shown: prompts.
+    """
 
     CHAT = "chat"
     READ = "read"
+    OPERATOR = "operator"
 
 
-ALL_SCOPES: Final[frozenset[Scope]] = frozenset(Scope)
+USUAL_SCOPES: Final = frozenset({Scope.CHAT, Scope.READ})
+"""What a key may do that says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +26,9 @@ class Principal:
 
     name: str
     organization_id: str = ""
-    scopes: frozenset[Scope] = ALL_SCOPES
+    scopes: frozenset[Scope] = USUAL_SCOPES
     authenticated: bool = True
 
 
-ANYBODY: Final = Principal(name="local", authenticated=False)
+ANYBODY: Final = Principal(name="local", scopes=frozenset(Scope), authenticated=False)
 """Who calls where no keys are set: the service then listens on this machine alone."""

@@ -87,6 +87,20 @@ class UiCommands:
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningStateUpdate:
+    """How a GMI's reasoning stands; the built-in one emits none (R273), and no stream carries it."""
+
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyReport:
+    """How long parts of a GMI's turn took; the built-in one emits none (R273), and no stream carries it."""
+
+    milliseconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class GmiError:
     """The turn failed inside the GMI (R270)."""
 
@@ -116,6 +130,8 @@ GmiChunk = (
     | SourcesAvailable
     | SystemNotice
     | UiCommands
+    | ReasoningStateUpdate
+    | LatencyReport
     | GmiError
     | FinalResponseMarker
 )

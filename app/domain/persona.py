@@ -1,11 +1,23 @@
 """A persona: who answers, with which model and which of the runtime's tools."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, Literal, TypeVar
 
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry
+
+ElementType = Literal[
+    "system_instruction_addon",
+    "behavioral_guidance",
+    "task_specific_instruction",
+    "error_handling_guidance",
+    "ethical_guideline",
+    "output_format_spec",
+    "reasoning_protocol",
+    "few_shot_example",
+    "user_prompt_augmentation",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +41,89 @@ class TraceLimits:
 
 @dataclass(frozen=True, slots=True)
 class ConversationContext:
-    """How many messages of a conversation are told; None leaves it to the settings."""
+    """How many messages of a conversation are told, and how many tokens of them; None leaves it to the settings."""
 
     max_messages: int | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MoodAdaptation:
+    """Whether a persona shows its mood, the one that it begins with, those that it may have, and what each one says.
+
+    Without `allowed_moods` it may have any. A mood without a prompt of its own is told in words of the service.
+    """
+
+    enabled: bool = False
+    default_mood: str | None = None
+    allowed_moods: tuple[str, ...] = ()
+    mood_prompts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """When a contextual element applies: all that is given must hold. `task_hint` need only be part of the task's."""
+
+    mood: str | None = None
+    user_skill_level: str | None = None
+    task_hint: str | None = None
+    task_complexity: str | None = None
+    language: str | None = None
+    conversation_signals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContextualElement:
+    """A text that is part of the prompt while its criteria hold, at the place that its priority gives it.
+
+    One of the type `user_prompt_augmentation` stands behind the user's words instead.
+    """
+
+    id: str
+    type: ElementType
+    content: str
+    criteria: Criteria = field(default_factory=Criteria)
+    priority: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SentimentTracking:
+    """Whether a user's inputs are scored, from -1 to 1, and from when on something is made of it.
+
+    `consecutive_turns` of one kind are an event also where none is strong. `presets` are metaprompts that ship.
+    """
+
+    enabled: bool = False
+    history_window: int = 10
+    frustration_threshold: float = -0.3
+    satisfaction_threshold: float = 0.3
+    consecutive_turns: int = 2
+    presets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetaPrompt:
+    """What a persona asks itself behind a turn: each `interval_turns` turns, at an event, or when a turn asks for it.
+
+    `prompt` may have names in double braces. Without `model`, the model for small work answers.
+    """
+
+    id: str
+    prompt: str
+    trigger: Literal["turn_interval", "event_based", "manual"]
+    interval_turns: int | None = None
+    event_name: str | None = None
+    model: str | None = None
+    max_output_tokens: int = 512
+    temperature: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """What a session with the persona begins with, until something else is known: of the user, and of the task."""
+
+    user_context: Mapping[str, Any] = field(default_factory=dict)
+    task_context: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +165,70 @@ class Persona:
     self_improvement: SelfImprovement = field(default_factory=SelfImprovement)
     reasoning_trace: TraceLimits = field(default_factory=TraceLimits)
     conversation_context: ConversationContext = field(default_factory=ConversationContext)
+    version: str | None = None
+    is_public: bool = True
+    default_language: str | None = None
+    input_modalities: tuple[str, ...] = ()
+    turn_timeout_seconds: float | None = None
+    prompt_shares: Mapping[str, float] = field(default_factory=dict)
+    personality_traits: Mapping[str, float] = field(default_factory=dict)
+    mood_adaptation: MoodAdaptation = field(default_factory=MoodAdaptation)
+    hard_limits: tuple[str, ...] = ()
+    contextual_elements: tuple[ContextualElement, ...] = ()
+    session_start: SessionStart = field(default_factory=SessionStart)
+    sentiment_tracking: SentimentTracking = field(default_factory=SentimentTracking)
+    meta_prompts: tuple[MetaPrompt, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that a snapshot keeps."""
-        shown = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        parts = {
-            name: {entry.name: getattr(shown[name], entry.name) for entry in fields(kind)}
-            for name, kind in _PARTS.items()
-        }
-        return {**shown, **{name: list(shown[name]) for name in _LISTS}, **parts}
+        shown: dict[str, Any] = _plain(asdict(self))
+        return shown
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Persona":
         """Read the form that a snapshot keeps; keys that are not known are left out."""
-        known = {entry.name for entry in fields(cls)}
-        values = {name: value for name, value in stored.items() if name in known}
-        lists = {name: tuple(stored.get(name) or ()) for name in _LISTS}
-        parts = {
-            name: kind(**{entry.name: _value(given[entry.name]) for entry in fields(kind) if entry.name in given})
-            for name, kind in _PARTS.items()
-            for given in [stored.get(name) or {}]
-        }
-        return cls(**{**values, **lists, **parts})
+        return _read(cls, stored)
 
 
-def _value(stored: Any) -> Any:
-    return tuple(stored) if isinstance(stored, list) else stored
+def _plain(value: Any) -> Any:
+    """Give the value with lists for its tuples."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-_LISTS: Final = ("tools", "guardrails", "skills")
+T = TypeVar("T")
+
+
+def _read(kind: type[T], stored: Mapping[str, Any]) -> T:
+    """Make a value of its stored form: parts are mappings, entries are lists of mappings, other lists are tuples."""
+    values: dict[str, Any] = {}
+    for name in (entry.name for entry in fields(kind) if entry.name in stored):  # type: ignore[arg-type]
+        given = stored[name]
+        if name in _PARTS:
+            given = _read(_PARTS[name], given or {})
+        elif name in _ENTRIES:
+            given = tuple(_read(_ENTRIES[name], entry) for entry in given or ())
+        elif isinstance(given, list):
+            given = tuple(given)
+        values[name] = given
+    return kind(**values)
+
+
 _PARTS: Final[Mapping[str, type[Any]]] = {
     "options": PersonaOptions,
     "self_improvement": SelfImprovement,
     "reasoning_trace": TraceLimits,
     "conversation_context": ConversationContext,
+    "mood_adaptation": MoodAdaptation,
+    "criteria": Criteria,
+    "session_start": SessionStart,
+    "sentiment_tracking": SentimentTracking,
 }
 """The fields that are mappings of their own."""
+
+_ENTRIES: Final[Mapping[str, type[Any]]] = {
+    "contextual_elements": ContextualElement,
+    "meta_prompts": MetaPrompt,
+}
+"""The fields that are lists of such mappings."""

@@ -60,7 +60,7 @@ class TurnPolicy:
     """How turns run. Durations are seconds, sizes are messages or bytes.
 
     `utility_model` does the small work beside turns, such as summaries; None leaves it to the default one. A session's
-    reasoning trace keeps `trace_entries`.
+    reasoning trace keeps `trace_entries`. `keep_prompts` stores what models are told, for the operator to read.
     """
 
     default_model: str
@@ -73,6 +73,11 @@ class TurnPolicy:
     max_result_bytes: int = 4 << 20
     max_waiting_turns: int = 10
     trace_entries: int = 500
+    keep_prompts: bool = False
+
+    def longest(self, asked: float | None, own: float | None) -> float:
+        """Give how many seconds an operation may take: as the turn asks, else as its persona says, else as set."""
+        return asked or own or self.turn_timeout
 
 
 @dataclass(frozen=True, slots=True)

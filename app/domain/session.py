@@ -13,6 +13,9 @@ LARGEST_CONTEXT: Final = 16 << 10
 """Bytes of a context as JSON: what is kept is read, and told, in every turn of its session."""
 
 FIRST_MOOD: Final = "neutral"
+MOODS: Final = (
+    FIRST_MOOD, "focused", "empathetic", "curious", "assertive", "analytical", "frustrated", "creative",
+)  # fmt: skip
 
 TraceType = Literal[
     "interaction_start",
@@ -22,6 +25,8 @@ TraceType = Literal[
     "tool_call_requested",
     "tool_permission_check_result",
     "tool_execution_result",
+    "sentiment_event",
+    "metaprompts_run",
     "warning",
     "error",
 ]
@@ -43,12 +48,22 @@ class SessionKey:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The working memory of a session. Version 0 is that of a session of which nothing is kept yet."""
+    """The working memory of a session. Version 0 is that of a session of which nothing is kept yet.
 
-    mood: str = FIRST_MOOD
+    An empty `mood` is that of a session whose mood nothing has changed yet.
+    """
+
+    mood: str = ""
     user_context: Mapping[str, Any] = field(default_factory=dict)
     task_context: Mapping[str, Any] = field(default_factory=dict)
+    mind: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
+
+    @property
+    def traits(self) -> Mapping[str, float]:
+        """The traits that the session has come to, where they are not the persona's."""
+        traits: Mapping[str, float] = self.mind.get("traits") or {}
+        return traits
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Purpose = Literal["turn", "summary", "judge", "embedding"]
+Purpose = Literal["turn", "summary", "metaprompt", "judge", "embedding"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,15 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptsView:
+    """What the models of a stream's operations were told first, the oldest operation first."""
+
+    stream_id: str
+    conversation_id: str
+    prompts: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartialResults:
     """What a pause has and still lacks after results that do not complete it."""
 
@@ -139,6 +148,9 @@ class PersonaView:
     tools: tuple[str, ...]
     is_default: bool
     skills: tuple[str, ...] = ()
+    version: str | None = None
+    default_language: str | None = None
+    input_modalities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

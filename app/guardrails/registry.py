@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import structlog
 
 from app.domain.errors import ConfigurationError, GuardrailMissingError
+from app.domain.persona import Persona
 from app.guardrails.active import ActiveGuard, activate
 from app.guardrails.asking import Asking
 from app.guardrails.required import RequiredGuard, shortfall
@@ -73,12 +74,15 @@ class Guards:
         """Undo `disable`."""
         self._disabled.discard(guard_id)
 
-    def check_names(self, names: Sequence[str], who: str) -> None:
+    def check_persona(self, persona: Persona) -> None:
         """ConfigurationError for a name that no guard has."""
-        unknown = [name for name in names if self._find(name) is None]
+        unknown = [name for name in persona.guardrails if self._find(name) is None]
         if unknown:
             known = ", ".join(sorted(self._named)) or "none"
-            message = f"{who} names guardrails that there are not: {', '.join(unknown)}. There are: {known}."
+            message = (
+                f"The persona {persona.id!r} names guardrails that there are not: {', '.join(unknown)}. There are: "
+                f"{known}."
+            )
             raise ConfigurationError(message)
 
     def active(self, names: Sequence[str] = ()) -> tuple[ActiveGuard, ...]:

@@ -4,7 +4,7 @@ A package brings a guard by an entry point of the group `fermata.guardrails`: it
 guard, or to a class or function that makes one without arguments.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -80,18 +80,17 @@ def build_guards(
     settings: GuardrailSettings,
     means: Means,
     *,
-    personas: Mapping[str, Sequence[str]],
+    named: Iterable[str] = (),
     on_verdict: OnVerdict | None = None,
 ) -> Guards:
-    """Make the guards that the settings and the personas (by id, the names of theirs) ask for.
+    """Make the guards that the settings ask for, and those that personas name; installed ones only when they are named.
 
     ConfigurationError for a name that no guard has, and for a required guard that does not judge everything.
     """
     own = shipped(settings.guardrail_options, means)
     topics = Topics(settings.guardrail_deny_patterns, settings.guardrail_allow_patterns)
     own["topics"] = topics
-    named = {*settings.guardrails, *(name for names in personas.values() for name in names)}
-    by_name = {**installed(named - set(own)), **own}
+    by_name = {**installed({*settings.guardrails, *named} - set(own)), **own}
     unknown = [name for name in settings.guardrails if name not in by_name]
     if unknown:
         known = ", ".join(sorted(by_name))
@@ -100,7 +99,7 @@ def build_guards(
     everywhere = list(dict.fromkeys(settings.guardrails))
     if (settings.guardrail_deny_patterns or settings.guardrail_allow_patterns) and "topics" not in everywhere:
         everywhere.insert(0, "topics")
-    guards = Guards(
+    return Guards(
         [activate(by_name[name], name) for name in everywhere],
         named=by_name,
         required=[entry.entry() for entry in settings.required_guardrails],
@@ -108,6 +107,3 @@ def build_guards(
         max_held=settings.guardrail_max_held_characters,
         on_verdict=on_verdict,
     )
-    for persona_id, names in personas.items():
-        guards.check_names(names, f"The persona {persona_id!r}")
-    return guards

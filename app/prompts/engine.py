@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.prompts.sections import SECTIONS, Section
+from app.prompts.sections import Place, Section, sections_of
 from app.prompts.slots import PromptInput
 
 CUT: Final = " … (cut)"
@@ -49,12 +49,14 @@ class Written:
 class Prompt:
     """A prompt that was built. `system` is the system's message and `stable` how many characters of it never change.
 
-    `context` is what stands in front of the user's newest message; it is empty where there is nothing to tell.
+    `context` is what stands in front of the user's newest message, `behind` what stands behind it; they are empty where
+    there is nothing to tell.
     """
 
     system: str
     stable: int
     context: str
+    behind: str
     system_tokens: int
     sections: tuple[Written, ...]
 
@@ -72,7 +74,7 @@ class Prompt:
 
 def build(given: PromptInput, space: Space) -> Prompt:
     """Write all sections within the space. What is never cut comes first into it, the rest by priority."""
-    found = [(section, _said(section.write(given))) for section in SECTIONS]
+    found = [(section, _said(section.write(given))) for section in sections_of(given)]
     told = {section.name: _whole(section, entries, space) for section, entries in found if section.share is None}
     spare = space.spare
     if spare is not None:
@@ -80,7 +82,7 @@ def build(given: PromptInput, space: Space) -> Prompt:
     for section, entries in found:
         if section.share is None or not entries:
             continue
-        most = int(section.share * space.window)
+        most = int(given.persona.prompt_shares.get(section.name, section.share) * space.window)
         written = _within(section, entries, most if spare is None else min(most, spare), space.count)
         told[section.name] = written
         if spare is not None:
@@ -90,7 +92,8 @@ def build(given: PromptInput, space: Space) -> Prompt:
 
 def fixed_tokens(given: PromptInput, count: Callable[[str], int]) -> int:
     """Count what is never cut: a turn whose input does not fit beside that can't be told at all."""
-    return sum(count(entry) for section in SECTIONS if section.share is None for entry in _said(section.write(given)))
+    fixed = [section for section in sections_of(given) if section.share is None]
+    return sum(_cost(section, _said(section.write(given)), count) for section in fixed)
 
 
 def _said(entries: Iterable[str]) -> tuple[str, ...]:
@@ -98,7 +101,11 @@ def _said(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def _whole(section: Section, entries: tuple[str, ...], space: Space) -> Written:
-    return Written(section, entries, sum(map(space.count, entries)))
+    return Written(section, entries, _cost(section, entries, space.count))
+
+
+def _cost(section: Section, entries: Sequence[str], count: Callable[[str], int]) -> int:
+    return sum(map(count, entries)) + (count(section.heading) if section.heading and entries else 0)
 
 
 def _within(section: Section, entries: Sequence[str], most: int, count: Callable[[str], int]) -> Written:
@@ -146,10 +153,15 @@ def _joined(written: Sequence[Written]) -> Prompt:
     return Prompt(
         system="\n\n".join(texts),
         stable=len("\n\n".join(texts[:stable])),
-        context="\n\n".join(one.text for one in written if one.section.place == "input" and one.entries),
+        context=_texts(written, "input"),
+        behind=_texts(written, "behind_input"),
         system_tokens=sum(one.tokens for one in system),
         sections=tuple(written),
     )
+
+
+def _texts(written: Sequence[Written], place: Place) -> str:
+    return "\n\n".join(one.text for one in written if one.section.place == place and one.entries)
 
 
 def _unclosed(data: str, name: str) -> str:

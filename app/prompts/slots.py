@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from app.domain.language import Language
 from app.domain.persona import Persona
-from app.domain.session import SessionState
+from app.domain.session import FIRST_MOOD, SessionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,23 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """All that the prompt of one turn depends on; the same input makes the same text."""
+    """All that the prompt of one turn depends on; the same input makes the same text.
+
+    `signals` are names of what was noticed of the conversation, such as that the user is frustrated.
+    """
 
     persona: Persona
     session: SessionState = field(default_factory=SessionState)
     language: Language | None = None
     slots: Slots = field(default_factory=Slots)
+    signals: frozenset[str] = frozenset()
+
+    @property
+    def mood(self) -> str:
+        """The mood of the session, else the one that the persona begins with."""
+        return self.session.mood or self.persona.mood_adaptation.default_mood or FIRST_MOOD
+
+    @property
+    def answers_in(self) -> str | None:
+        """The language that is answered in, where that is settled."""
+        return self.language.target if self.language is not None else self.persona.default_language

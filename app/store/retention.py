@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import delete, func, literal, or_, select, update
 
 from app.store.database import Connection
-from app.store.tables import inbound_messages, pauses, stream_events, streams
+from app.store.tables import inbound_messages, pauses, stream_events, streams, turn_prompts
 
 _row = streams.c
 SETTLING: Final = timedelta(seconds=10)
@@ -31,7 +31,7 @@ async def due(connection: Connection, *, keep: timedelta, limit: int) -> list[tu
 
 
 async def expire(connection: Connection, conversation: UUID, stream_id: str) -> bool:
-    """Remove a stream's events, its accepted requests (so their keys are free again) and its pauses.
+    """Remove a stream's events, its accepted requests (so their keys are free again), its pauses and its prompts.
 
     What a conversation that keeps nothing has answered goes too. False when another process is at it or was faster.
     """
@@ -40,7 +40,7 @@ async def expire(connection: Connection, conversation: UUID, stream_id: str) -> 
     ephemeral = await connection.scalar(taken)
     if ephemeral is None:
         return False
-    for table in (stream_events, inbound_messages, pauses):
+    for table in (stream_events, inbound_messages, pauses, turn_prompts):
         columns = table.c
         await connection.execute(
             delete(table).where(columns.conversation == conversation, columns.stream_id == stream_id)

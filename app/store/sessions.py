@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Table, and_, delete, func, select, tuple_, update
+from sqlalchemy import JSON, ColumnElement, Table, and_, cast, delete, func, literal, select, tuple_, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from app.domain.jsontext import dumps_text
-from app.domain.session import FIRST_MOOD, SessionKey, SessionState, TraceEntry, merged
+from app.domain.session import SessionKey, SessionState, TraceEntry, merged
 from app.store.database import Connection
 from app.store.sql import Statement, as_json
 from app.store.tables import conversations, inbound_messages, reasoning_traces, session_state
@@ -21,22 +22,24 @@ from app.store.tables import conversations, inbound_messages, reasoning_traces, 
 _state = session_state.c
 _entry = reasoning_traces.c
 _KEY: Final = ("organization_id", "user_id", "session_id")
-_SHOWN: Final = (_state.mood, _state.user_context, _state.task_context, _state.version)
+_SHOWN: Final = (_state.mood, _state.user_context, _state.task_context, _state.mind, _state.version)
 
 _FIND: Final = Statement("""
-SELECT mood, user_context, task_context, version FROM session_state
+SELECT mood, user_context, task_context, mind, version FROM session_state
 WHERE organization_id = :organization_id::text AND user_id = :user_id::text AND session_id = :session_id::text
 """)
 _COUNT: Final = """
-INSERT INTO session_state (organization_id, user_id, session_id, traced, mood, user_context, task_context)
+INSERT INTO session_state (organization_id, user_id, session_id, traced, mood, user_context, task_context, mind)
 SELECT :organization_id::text, :user_id::text, :session_id::text, json_array_length(:trace::json), :mood::text,
-    coalesce(:user_context::json, '{}'), coalesce(:task_context::json, '{}')
+    coalesce(:user_context::json, '{}'), coalesce(:task_context::json, '{}'), coalesce(:mind::json, '{}')
 WHERE :trace::json IS NOT NULL
 ON CONFLICT (organization_id, user_id, session_id) DO UPDATE SET
     traced = session_state.traced + excluded.traced, updated_at = now(),
     mood = coalesce(:mood::text, session_state.mood),
     user_context = coalesce(:user_context::json, session_state.user_context),
     task_context = coalesce(:task_context::json, session_state.task_context),
+    mind = CASE WHEN :mind::json IS NULL THEN session_state.mind
+        ELSE (session_state.mind::jsonb || :mind::json::jsonb)::json END,
     version = session_state.version + :changed::boolean::int
 RETURNING traced
 """
@@ -117,7 +120,7 @@ async def write(connection: Connection, key: SessionKey, changes: Mapping[str, A
     statement = (
         update(session_state)
         .where(_is(session_state, key), _state.version == seen)
-        .values(**changes, version=_state.version + 1, updated_at=func.now())
+        .values(**_merging(changes), version=_state.version + 1, updated_at=func.now())
         .returning(_state.version)
     )
     return await connection.scalar(statement) is not None
@@ -134,7 +137,8 @@ async def keep(
 ) -> None:
     """Append to the trace, of which the last `most` entries stay, and change parts of the working memory.
 
-    The transaction holds the operation's conversation. Of the working memory, the last writer's word counts.
+    The transaction holds the operation's conversation. Of the working memory, the last writer's word counts; of
+    the mind, part by part.
     """
     about = {"conversation": origin.conversation, "stream_id": origin.stream_id, "turn_id": origin.turn_id}
     kept = Kept(key, origin.conversation_id, origin.persona_id, tuple(entries), most, changes or {})
@@ -165,6 +169,7 @@ def values(kept: Kept | None) -> dict[str, Any]:
         "mood": changes.get("mood"),
         "user_context": as_json(changes.get("user_context")),
         "task_context": as_json(changes.get("task_context")),
+        "mind": as_json(changes.get("mind")),
     }
 
 
@@ -208,6 +213,14 @@ async def forget(connection: Connection, conversation: UUID) -> None:
     await connection.execute(delete(session_state).where(mine, ~others.exists(), ~traced.exists()))
 
 
+def _merging(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the values to set: parts of the mind go over those that are there, and leave the others alone."""
+    if "mind" not in changes:
+        return dict(changes)
+    parts = cast(_state.mind, JSONB).op("||")(cast(literal(changes["mind"], JSON), JSONB))
+    return {**changes, "mind": cast(parts, JSON)}
+
+
 def _is(table: Table, key: SessionKey) -> ColumnElement[bool]:
     return and_(*(table.c[name] == value for name, value in _named(key).items()))
 
@@ -218,11 +231,11 @@ def _named(key: SessionKey) -> dict[str, Any]:
 
 def state_of(stored: Mapping[str, Any] | None) -> SessionState:
     """Give the working memory of a row; version 0 where there is none."""
-    return SessionState(**{**stored, "mood": stored["mood"] or FIRST_MOOD}) if stored else SessionState()
+    return SessionState(**{**stored, "mood": stored["mood"] or ""}) if stored else SessionState()
 
 
 def _read(row: Any) -> SessionState:
-    return SessionState(row.mood or FIRST_MOOD, row.user_context, row.task_context, row.version)
+    return SessionState(row.mood or "", row.user_context, row.task_context, row.mind, row.version)
 
 
 def _told(n: int, entry: TraceEntry) -> dict[str, Any]:

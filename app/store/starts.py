@@ -31,7 +31,7 @@ SELECT
     (SELECT to_json(summary) FROM summary) AS summary,
     (
         SELECT to_json(kept) FROM (
-            SELECT mood, user_context, task_context, version FROM session_state
+            SELECT mood, user_context, task_context, mind, version FROM session_state
             WHERE organization_id = :organization_id::text AND user_id = :user_id::text
                 AND session_id = :session_id::text
         ) AS kept

@@ -224,6 +224,16 @@ stream_events: Final = Table(
     Column("frames", LargeBinary, nullable=False),
 )
 
+turn_prompts: Final = Table(
+    "turn_prompts",
+    metadata,
+    _conversation(),
+    Column("stream_id", Text, primary_key=True),
+    Column("fence", BigInteger, primary_key=True, autoincrement=False),
+    Column("document", JSON, nullable=False),
+    _time("created_at", default=True, nullable=False),
+)
+
 usage_ledger: Final = Table(
     "usage_ledger",
     metadata,
@@ -259,6 +269,7 @@ session_state: Final = Table(
     Column("mood", Text),
     Column("user_context", JSON, nullable=False, server_default=text("'{}'")),
     Column("task_context", JSON, nullable=False, server_default=text("'{}'")),
+    Column("mind", JSON, nullable=False, server_default=text("'{}'")),
     Column("overrides", JSON, nullable=False, server_default=text("'{}'")),
     Column("version", Integer, nullable=False, server_default=text("1")),
     Column("traced", BigInteger, nullable=False, server_default=text("0")),

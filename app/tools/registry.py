@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from app.domain.errors import ConfigurationError
+from app.domain.persona import Persona
 from app.domain.tools import ToolSpec
 from app.tools.base import DEFAULT_RULES, Tool, ToolRules
 
@@ -46,6 +47,16 @@ class ToolRegistry:
         """Give what holds for the tool of that name."""
         rules = getattr(self.find(name), "rules", DEFAULT_RULES)
         return rules if isinstance(rules, ToolRules) else DEFAULT_RULES
+
+    def check_persona(self, persona: Persona) -> None:
+        """ConfigurationError when a persona names a tool that there is not. Nobody knows what a source will have."""
+        unknown = [name for name in persona.tools if not any(fnmatchcase(one, name) for one in self._tools)]
+        if unknown and not self.sources:
+            known = ", ".join(sorted(self._tools)) or "none"
+            message = (
+                f"The persona {persona.id!r} names tools that there are not: {', '.join(unknown)}. There are: {known}."
+            )
+            raise ConfigurationError(message)
 
     @property
     def names(self) -> frozenset[str]:

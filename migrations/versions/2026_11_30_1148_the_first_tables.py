@@ -112,6 +112,7 @@ def upgrade() -> None:
         sa.Column("mood", sa.Text(), nullable=True),
         sa.Column("user_context", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("task_context", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("mind", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("overrides", sa.JSON(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("version", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("traced", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -341,6 +342,21 @@ def upgrade() -> None:
         postgresql_where=sa.text("ended_at IS NOT NULL AND NOT expired"),
     )
     op.create_table(
+        "turn_prompts",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("stream_id", sa.Text(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation"],
+            ["conversations.id"],
+            name=op.f("fk_turn_prompts_conversation_conversations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation", "stream_id", "fence", name=op.f("pk_turn_prompts")),
+    )
+    op.create_table(
         "usage_ledger",
         sa.Column("conversation", sa.Uuid(), nullable=False),
         sa.Column("fence", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -378,6 +394,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Take the change back."""
     op.drop_table("usage_ledger")
+    op.drop_table("turn_prompts")
     op.drop_index(
         "ix_streams_unexpired", table_name="streams", postgresql_where=sa.text("ended_at IS NOT NULL AND NOT expired")
     )

@@ -17,6 +17,7 @@ from app.domain.views import (
     Page,
     PartialResults,
     PersonaView,
+    PromptsView,
     SkillView,
     SpendingView,
     Started,
@@ -129,6 +130,10 @@ class FakeRuntime:
     async def stream_usage(self, caller: Caller, stream_id: str) -> SpendingView:
         self._ask(caller, stream_id)
         return SpendingView("chat-1", (), None, stream_id=stream_id)
+
+    async def stream_prompts(self, caller: Caller, stream_id: str) -> PromptsView:
+        self._ask(caller, stream_id)
+        return PromptsView(stream_id, "chat-1", ())
 
     async def conversation_usage(self, caller: Caller, conversation_id: str) -> SpendingView:
         self._ask(caller, conversation_id)

@@ -121,6 +121,16 @@ async def test_a_key_that_may_only_chat_reads_nothing(runtime: FakeRuntime) -> N
     assert [read.status_code, turn.status_code] == [403, 200]
 
 
+async def test_only_a_key_of_an_operator_reads_prompts(runtime: FakeRuntime) -> None:
+    statuses = []
+    for scopes in (("chat", "read"), ("operator",)):
+        async with client_of(application(runtime, api_keys=[key(scopes=scopes)]), **bearing()) as client:
+            statuses.append((await client.get("/v1/streams/st_1/prompt")).status_code)
+            statuses.append((await client.get("/v1/streams/st_1")).status_code)
+
+    assert statuses == [403, 200, 200, 403]
+
+
 async def test_without_keys_the_caller_says_who_it_is(runtime: FakeRuntime) -> None:
     async with client_of(application(runtime)) as client:
         await client.get("/v1/conversations")

@@ -4,11 +4,24 @@ import asyncio
 
 import pytest
 
-from app.domain.chunks import GmiError, SourcesAvailable, StepFinished, ToolResultRecorded, UsageUpdate
+from app.domain.chunks import (
+    GmiChunk,
+    GmiError,
+    LatencyReport,
+    ReasoningStateUpdate,
+    SourcesAvailable,
+    StepFinished,
+    SystemNotice,
+    ToolResultRecorded,
+    UiCommands,
+    UsageUpdate,
+)
 from app.domain.turn import TurnOptions
 from app.domain.usage import Hop, Usage
 from app.providers.base import CallsReady, Finish, ReasoningPiece, TextPiece, UsageReport
 from app.providers.scripted import Step, call
+from app.turn.delivery.requests import HeldRequests
+from app.turn.delivery.transform import to_stream
 from tests.gmi.rig import HOST_TOOL, Echo, Rig, broken, letters
 from tests.requirements import requirement
 
@@ -201,3 +214,20 @@ async def test_closing_a_turn_in_mid_text_closes_the_models_answer_at_once() -> 
 
     assert [made.outcome for made in rig.calls] == ["abandoned"]
     assert asyncio.all_tasks() <= before
+
+
+@requirement("R272", "R273")
+def test_a_gmi_of_a_host_may_emit_four_more_kinds_of_which_streams_carry_two() -> None:
+    held = HeldRequests()
+    given: tuple[GmiChunk, ...] = (
+        SystemNotice("Looking it up", 50, "LOOKING"),
+        UiCommands(({"show": "map"},)),
+        ReasoningStateUpdate({"plan": "look first"}),
+        LatencyReport({"first_token": 12.5}),
+    )
+
+    shown = [to_stream(chunk, held) for chunk in given]
+
+    assert [chunk.type if chunk is not None else None for chunk in shown] == [
+        "system_progress", "ui_command", None, None,
+    ]  # fmt: skip

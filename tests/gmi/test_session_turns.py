@@ -168,7 +168,7 @@ async def test_mood_and_task_context_last_from_turn_to_turn(shared_database: str
         await stage.play("Hello again", session="s", conversation="chat-2")
         await stage.play("Who?", session="other", conversation="chat-3")
 
-    assert [state.mood for state in gmis.found] == ["neutral", "curious", "neutral"]
+    assert [state.mood for state in gmis.found] == ["", "curious", ""]
     assert [dict(state.task_context) for state in gmis.found] == [{}, {"turns": 1}, {}]
 
 

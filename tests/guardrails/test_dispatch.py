@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.errors import ConfigurationError, GuardrailBlockedError, GuardrailMissingError
+from app.domain.persona import Persona
 from app.guardrails.active import activate
 from app.guardrails.asking import Asking
 from app.guardrails.base import Action, Evaluation, GuardConfig, OutputChunk
@@ -329,7 +330,7 @@ def test_a_persona_adds_guards_behind_those_that_judge_everything() -> None:
     assert [guard.id for guard in guards.active()] == ["1"]
     assert [guard.id for guard in guards.active(["two", "1"])] == ["1", "two"]
     with pytest.raises(ConfigurationError, match="three"):
-        guards.check_names(["two", "three"], "The persona x")
+        guards.check_persona(Persona("x", "X", "-", guardrails=("two", "three")))
     with pytest.raises(GuardrailMissingError, match="three"):
         guards.active(["three"])
     guards.disable("two")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.domain.errors import ConfigurationError
+from app.domain.persona import Persona
 from app.domain.usage import ModelCall
 from app.guardrails.base import Action, Evaluation, GuardContext, OutputChunk, Spent
 from app.guardrails.options import GuardOptions, GuardrailSettings
@@ -150,7 +151,11 @@ MEANS = Means(no_opinion, no_judge)
 
 
 def guards_of(personas: dict[str, list[str]] | None = None, **settings: Any) -> Guards:
-    return build_guards(GuardrailSettings(**settings), MEANS, personas=personas or {})
+    named = [name for names in (personas or {}).values() for name in names]
+    guards = build_guards(GuardrailSettings(**settings), MEANS, named=named)
+    for name, names in (personas or {}).items():
+        guards.check_persona(Persona(name, name, "-", guardrails=tuple(names)))
+    return guards
 
 
 def test_by_themselves_there_are_no_guards() -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from app.api.body import DoorRoute
-from app.api.deps import Chatting, DoorDep, Reading, RuntimeDep, StreamPath
+from app.api.deps import Chatting, DoorDep, Operating, Reading, RuntimeDep, StreamPath
 from app.api.documents import EVENT_STREAM_CONTENT, refusals
 from app.api.negotiation import Form, form_of
 from app.api.operations import stream_object
+from app.api.schemas.prompts import StreamPromptsOut
 from app.api.schemas.streams import CancelBody, CancelOut, StreamOut
 from app.api.schemas.usage import StreamUsageOut
 from app.api.sse import FrameResponse, ObjectResponse, ReaderTerms, nothing
@@ -30,6 +31,12 @@ async def read_stream(stream_id: StreamPath, runtime: RuntimeDep, caller: Readin
 async def read_stream_usage(stream_id: StreamPath, runtime: RuntimeDep, caller: Reading) -> object:
     """Give what a stream has used: every attempt at a model request, failed and cancelled ones too."""
     return await runtime.stream_usage(caller, stream_id)
+
+
+@router.get("/v1/streams/{stream_id}/prompt", response_model=StreamPromptsOut, responses=refusals(NotFoundError))
+async def read_stream_prompts(stream_id: StreamPath, runtime: RuntimeDep, caller: Operating) -> object:
+    """Give what the models of a stream were told, where prompts are kept (`FERMATA_KEEP_PROMPTS`)."""
+    return await runtime.stream_prompts(caller, stream_id)
 
 
 @router.post("/v1/streams/{stream_id}/cancel", response_model=CancelOut, responses=refusals(NotFoundError, body=True))

@@ -15,6 +15,9 @@ class PersonaOut(Output):
     tools: tuple[str, ...]
     skills: tuple[str, ...] = Field(description="The skills that are on in its sessions unless they are switched off.")
     is_default: bool
+    version: str | None
+    default_language: str | None
+    input_modalities: tuple[str, ...] = Field(description="What its inputs may be made of; none named is all.")
 
 
 class PersonaListOut(Output):

@@ -25,7 +25,7 @@ class RequestOut(Output):
     """One attempt at a model request."""
 
     turn_id: str
-    purpose: Literal["turn", "summary", "judge", "embedding"]
+    purpose: Literal["turn", "summary", "judge", "embedding", "metaprompt"]
     step: int = Field(description="Which model step of the operation it was for, from 0.")
     hop: int = Field(description="0 for the model that was asked for, else the number of the fallback.")
     attempt: int

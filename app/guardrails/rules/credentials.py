@@ -1,7 +1,11 @@
 """What keys and tokens of well-known services look like."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
+
+SHORTEST: Final = 8
+"""A secret of our own that is shorter is a word like any other."""
 
 KEYS: Final = re.compile(
     r"""
@@ -25,3 +29,12 @@ KEYS: Final = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+def masked(text: str, own: Sequence[str] = ()) -> str:
+    """Give the text with `[secret]` in the place of keys, and of each value of `own` that is long enough to be one."""
+    left = KEYS.sub("[secret]", text)
+    for value in own:
+        if len(value) >= SHORTEST:
+            left = left.replace(value, "[secret]")
+    return left

@@ -5,10 +5,7 @@ from typing import Final, Literal
 
 from app.domain.jsontext import dumps_text
 from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources
-from app.guardrails.rules.credentials import KEYS
-
-SHORTEST: Final = 8
-"""A secret of our own that is shorter is a word like any other."""
+from app.guardrails.rules.credentials import masked
 
 REACH: Final = 200
 
@@ -27,7 +24,7 @@ class SecretLeak:
             also=frozenset({"tool_call_request", "ui_command"}),
         )
         self._action = Action(action)
-        self._own = [value for value in own if len(value) >= SHORTEST]
+        self._own = tuple(own)
 
     def evaluate_output(self, context: GuardContext, chunk: OutputChunk, sources: Sources) -> Evaluation | None:
         """Look at the text, or at all that a request carries."""
@@ -42,7 +39,5 @@ class SecretLeak:
         return Evaluation(self._action, "There is a secret in the text.", "SECRET_LEAK", modified_text=left)
 
     def _masked(self, text: str) -> str | None:
-        left = KEYS.sub("[secret]", text)
-        for value in self._own:
-            left = left.replace(value, "[secret]")
+        left = masked(text, self._own)
         return None if left == text else left

@@ -4,6 +4,8 @@ from app.domain.chunks import (
     FinalResponseMarker,
     GmiChunk,
     GmiError,
+    LatencyReport,
+    ReasoningStateUpdate,
     SourcesAvailable,
     StepFinished,
     StreamChunk,
@@ -36,5 +38,7 @@ def to_stream(chunk: GmiChunk, held: HeldRequests) -> StreamChunk | None:
         case UiCommands(commands):
             shown = emitter.ui_command(commands)
         case UsageUpdate() | StepFinished() | ToolResultRecorded() | FinalResponseMarker() | GmiError():
+            pass
+        case ReasoningStateUpdate() | LatencyReport():
             pass
     return shown

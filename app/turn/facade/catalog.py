@@ -23,8 +23,8 @@ class Catalog:
         self._admit = admit
 
     def personas(self) -> tuple[PersonaView, ...]:
-        """Give all personas."""
-        return tuple(self.persona(persona.id) for persona in self._personas.all())
+        """Give all personas that are listed; one that is not can be selected all the same."""
+        return tuple(self.persona(persona.id) for persona in self._personas.all() if persona.is_public)
 
     def persona(self, persona_id: str) -> PersonaView:
         """Give one persona, or raise PersonaNotFoundError."""
@@ -37,6 +37,9 @@ class Catalog:
             tools=persona.tools,
             skills=persona.skills,
             is_default=persona.id == self._personas.default_id,
+            version=persona.version,
+            default_language=persona.default_language,
+            input_modalities=persona.input_modalities,
         )
 
     def skills(self) -> tuple[SkillView, ...]:

@@ -11,6 +11,7 @@ from app.store.database import is_lost
 from app.turn.facade.retention import Retention
 from app.turn.facade.revival import Revival
 from app.turn.facade.tasks import Tasks
+from app.turn.gmi.personas import PersonaFolder
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.takeover import Takeover
 
@@ -27,6 +28,7 @@ class Lifecycle:
         self._drain_grace = drain_grace
         self._keep = keep
         self._beside = Tasks()
+        self._folder: PersonaFolder | None = None
         self._open = self._drained = False
         self._log = structlog.get_logger(__name__)
         self.tasks = Tasks()
@@ -52,7 +54,13 @@ class Lifecycle:
         self._beside.start(Retention(self._services.database, keep=self._keep).run(), "retention")
         for source in self._services.tools.registry.sources:
             self._beside.start(source.run(), "tools of others")
+        if self._folder is not None:
+            self._beside.start(self._folder.run(), "personas")
         self._open = True
+
+    def watch(self, folder: PersonaFolder) -> None:
+        """Read the personas again when their folder changes, from the start on."""
+        self._folder = folder
 
     def beside(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Run something beside the operations until the runtime stops."""
@@ -80,6 +88,7 @@ class Lifecycle:
         self._sweeping.cancel()
         if not await self.tasks.wait(self._drain_grace):
             self._log.warning("drain.handed_over", operations=len(self.tasks))
+        await self._services.background.stop()
         try:
             await self._services.log.flush()
             await self._services.lease.leave()

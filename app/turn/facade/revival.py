@@ -19,7 +19,8 @@ class Revival:
     def start(self, rerun: Rerun) -> Task:
         """Run the operation again from behind its acceptance."""
         operation = rerun.operation(self._services)
-        longest = rerun.options.turn_timeout_seconds or self._services.policy.turn_timeout
+        own = operation.persona.turn_timeout_seconds if operation.persona is not None else None
+        longest = self._services.policy.longest(rerun.options.turn_timeout_seconds, own)
         guard = self._guards.again(operation, rerun)
         publisher = Publisher(operation, timeout=longest, taken_pause=rerun.entry.pause_id, guard=guard)
         operation.adopt(rerun.entry.operation, rerun.held.fence)

@@ -1,6 +1,6 @@
 """What a persona changes of itself in a session, by its tools and within the bounds of its file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.domain.errors import AppError, ConfigurationError
@@ -17,21 +17,22 @@ ALL = "*"
 class Adapting:
     """Checks a persona's changes of itself and makes them. They count from the session's next turn on."""
 
-    def __init__(self, overrides: SessionOverrides, personas: Mapping[str, Persona]) -> None:
-        """ConfigurationError when a persona names skills that there are not, or may change what nobody reads."""
+    def __init__(self, overrides: SessionOverrides, persona: Callable[[str], Persona]) -> None:
+        """Keep the overrides, and what gives a persona by its id."""
         self._overrides = overrides
-        self._personas = personas
-        for persona in personas.values():
-            named = [*persona.skills, *(name for name in persona.self_improvement.skills if name != ALL)]
-            unknown = [name for name in named if overrides.skills.find(name) is None]
-            if unknown:
-                message = (
-                    f"The persona {persona.id!r} names skills that FERMATA_SKILLS_DIR does not have: "
-                    f"{', '.join(unknown)}."
-                )
-                raise ConfigurationError(message)
-            if persona.self_improvement.is_allowed:
-                self._check_on(persona)
+        self._known = persona
+
+    def check(self, persona: Persona) -> None:
+        """ConfigurationError when a persona names skills that there are not, or may change what nobody reads."""
+        named = [*persona.skills, *(name for name in persona.self_improvement.skills if name != ALL)]
+        unknown = [name for name in named if self._overrides.skills.find(name) is None]
+        if unknown:
+            message = (
+                f"The persona {persona.id!r} names skills that FERMATA_SKILLS_DIR does not have: {', '.join(unknown)}."
+            )
+            raise ConfigurationError(message)
+        if persona.self_improvement.is_allowed:
+            self._check_on(persona)
 
     def tools(self) -> list[Tool]:
         """Give the tools, for personas that name them; none where sessions have no overrides."""
@@ -107,7 +108,7 @@ class Adapting:
         return self._persona(context).self_improvement
 
     def _persona(self, context: ToolContext) -> Persona:
-        return self._personas.get(context.persona_id) or Persona(context.persona_id, context.persona_id, "-")
+        return self._known(context.persona_id)
 
     def _check_on(self, persona: Persona) -> None:
         try:

@@ -28,7 +28,6 @@ from app.domain.views import (
     MessageView,
     Page,
     PartialResults,
-    SpendingView,
     Started,
     StreamView,
 )
@@ -47,6 +46,7 @@ from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.overrides import SessionOverrides
 from app.turn.facade.pausing import Pausing
+from app.turn.facade.prompts import Prompts
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.queries import Queries
 from app.turn.facade.sessions import Sessions
@@ -87,7 +87,8 @@ class AgentRuntime:
         self._queries = Queries(services.database)
         self._repeats = Repeats(services.database, self._queries.stream)
         self._pausing = Pausing(services)
-        self._spending = Spending(services.database, self._queries)
+        spending = Spending(services.database, self._queries, tenants.admit)
+        self.stream_usage, self.conversation_usage = spending.of_stream, spending.of_conversation
         self.session_trace = Sessions(services.database, tenants.admit).trace
         catalog = Catalog(services.personas, services.policy.default_model, overrides, tenants.admit)
         self.personas, self.persona, self.skills = catalog.personas, catalog.persona, catalog.skills
@@ -95,6 +96,7 @@ class AgentRuntime:
         self.change_session_overrides = catalog.change_session_overrides
         self.reset_session_overrides = catalog.reset_session_overrides
         self.documents = Documents(services.database, services.library, tenants.admit)
+        self.stream_prompts = Prompts(services.database, tenants.admit).of_stream
 
     async def start(self) -> None:
         """Make ready for calls."""
@@ -142,8 +144,8 @@ class AgentRuntime:
             operation = self._operation(OperationKind.TURN, identity)
             if on_wait is not None:
                 operation.on_wait = on_wait
-            longest = turn.options.turn_timeout_seconds or self._services.policy.turn_timeout
             persona = self._services.personas.known(persona_id)
+            longest = self._services.policy.longest(turn.options.turn_timeout_seconds, persona.turn_timeout_seconds)
             settled = await self._languages.settle(await self._overrides.lay_over(turn, persona))
             operation.language = settled.language
             guard, emissions = await self._guards.begin(operation, settled, persona, longest)
@@ -224,13 +226,15 @@ class AgentRuntime:
         check_results(pause, results.results)
         check_changes(pause, results.results, self._services.tools.argument_fault)
         continued = Continued(pause, await snapshot_of(self._services, pause), expired=expired)
-        active = self._guards.active(Persona.from_json(continued.snapshot.persona))
+        persona = Persona.from_json(continued.snapshot.persona)
+        active = self._guards.active(persona)
         if results.partial:
             kept = await self._pausing.keep_partial(pause, results.results)
             if kept is not None:
                 return kept
         operation = self._operation(kind, replace(identity, session_id=pause.session_id, turn_id=pause.turn_id))
-        longest = continued.snapshot.options.turn_timeout_seconds or self._services.policy.turn_timeout
+        asked = continued.snapshot.options.turn_timeout_seconds
+        longest = self._services.policy.longest(asked, persona.turn_timeout_seconds)
         publisher = Publisher(
             operation,
             timeout=longest,
@@ -306,14 +310,6 @@ class AgentRuntime:
     async def stream_state(self, caller: Caller, stream_id: str) -> StreamView:
         """Tell what a stream does or how it ended."""
         return await self._queries.stream_view(self._admit(caller), stream_id)
-
-    async def stream_usage(self, caller: Caller, stream_id: str) -> SpendingView:
-        """Tell what a stream has used, request by request."""
-        return await self._spending.of_stream(self._admit(caller), stream_id)
-
-    async def conversation_usage(self, caller: Caller, conversation_id: str) -> SpendingView:
-        """Tell what a conversation has used, by model."""
-        return await self._spending.of_conversation(self._admit(caller), conversation_id)
 
     # Pauses, conversations, personas ----------------------------------------------------------------------------
 

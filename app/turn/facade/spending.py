@@ -1,6 +1,6 @@
 """What streams and conversations have used, read from the usage ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from app.domain.ids import row_key
@@ -16,14 +16,15 @@ from app.turn.facade.queries import Queries
 class Spending:
     """Reads the ledger; another's streams and conversations look like ones that are not there."""
 
-    def __init__(self, database: Database, queries: Queries) -> None:
-        """Keep what is needed."""
+    def __init__(self, database: Database, queries: Queries, admit: Callable[[Caller], Caller]) -> None:
+        """Keep what is needed, and what each caller passes first."""
         self._database = database
+        self._admit = admit
         self._queries = queries
 
     async def of_stream(self, caller: Caller, stream_id: str) -> SpendingView:
         """Tell what a stream has used, request by request; what runs still is not in it."""
-        record = await self._queries.stream(caller, stream_id)
+        record = await self._queries.stream(self._admit(caller), stream_id)
         async with self._database.transaction() as connection:
             entries = await usage.of_stream(connection, record.conversation, stream_id)
         models = _by_model(entries)
@@ -33,6 +34,7 @@ class Spending:
 
     async def of_conversation(self, caller: Caller, conversation_id: str) -> SpendingView:
         """Tell what a conversation has used, by model."""
+        caller = self._admit(caller)
         await self._queries.conversation(caller, conversation_id)
         async with self._database.transaction() as connection:
             entries = await usage.of_conversation(connection, row_key(caller.organization_id, conversation_id))

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.conversation.budget import Room
 from app.domain.chunks import GmiChunk, GmiOutput
@@ -33,7 +33,7 @@ class GmiTurnInput:
     `approved` are calls of the last assistant message that a person has agreed to: they are run before the first step.
     `hop` is the model that served the turn before its pause; no earlier one of the route is asked. `on_call` is told of
     each attempt at a model request. A request that does not fit into `room` is not sent. `session` is what the turn's
-    session keeps; what the GMI changes and notes there is stored with the outcome.
+    session keeps; what the GMI changes and notes there is stored with the outcome. `prompt` is the prompt's report.
     """
 
     persona: Persona
@@ -56,6 +56,7 @@ class GmiTurnInput:
     on_call: Callable[[ModelCall], None] = _unheard
     room: Room | None = None
     session: Session = field(default_factory=Session)
+    prompt: Mapping[str, Any] = field(default_factory=dict)
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

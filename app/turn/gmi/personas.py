@@ -1,94 +1,53 @@
-"""The personas that can be selected: one file each, validated when it is read."""
+"""The personas that can be selected: one file each, read when the service starts and again when a file has changed."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import structlog
 
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
-from app.domain.tools import FailureMode
-from app.domain.turn import Effort, OnExpiry
-from app.turn.gmi.session import MOST_ENTRIES
+from app.turn.gmi.persona_file import read_persona
 
+Check = Callable[[Persona], None]
+"""Raises ConfigurationError when the rest of the service can't give a persona what its file asks for."""
 
-class OptionsInFile(BaseModel):
-    """Options of the model call, as a file gives them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    reasoning_effort: Effort | None = None
-    extra_body: dict[str, Any] = {}
-
-
-class TraceInFile(BaseModel):
-    """Limits of the reasoning trace, as a file gives them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    max_entries: int | None = Field(default=None, ge=1, le=MOST_ENTRIES)
-    max_message_length: int | None = Field(default=None, ge=1, le=100_000)
-
-
-class ContextInFile(BaseModel):
-    """What of a conversation is told, as a file gives it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    max_messages: int | None = Field(default=None, ge=1)
-
-
-class SelfImprovementInFile(BaseModel):
-    """What a persona may change of itself, as a file gives it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    least_temperature: float | None = Field(default=None, ge=0, le=2)
-    most_temperature: float | None = Field(default=None, ge=0, le=2)
-    preferences: list[str] = []
-    skills: list[str] = []
-    most_changes: int = Field(default=10, ge=1, le=1000)
-
-
-class PersonaInFile(BaseModel):
-    """What a persona file may hold."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    name: str = Field(min_length=1, max_length=120)
-    description: str = Field(default="", max_length=2000)
-    model: str | None = Field(default=None, pattern=r"^[^:\s]+:\S+$")
-    system_prompt: str = Field(min_length=1)
-    tools: list[str] = []
-    options: OptionsInFile = OptionsInFile()
-    max_tool_iterations: int | None = Field(default=None, ge=1, le=50)
-    pause_ttl_seconds: float | None = Field(default=None, gt=0)
-    on_expiry: OnExpiry = "close"
-    tool_failure_mode: FailureMode = "fail_open"
-    guardrails: list[str] = []
-    skills: list[str] = []
-    self_improvement: SelfImprovementInFile = SelfImprovementInFile()
-    reasoning_trace: TraceInFile = TraceInFile()
-    conversation_context: ContextInFile = ContextInFile()
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 class Personas:
-    """The personas that can be selected."""
+    """The personas that can be selected. Turns that run, and pauses, keep the persona that they began with."""
 
     def __init__(self, personas: Mapping[str, Persona], *, default_id: str) -> None:
         """Keep them; ConfigurationError when the default is not among them."""
-        if default_id not in personas:
-            known = ", ".join(sorted(personas)) or "none"
-            message = f"There is no default persona {default_id!r}. Set FERMATA_DEFAULT_PERSONA_ID to one of: {known}."
-            raise ConfigurationError(message)
-        self._personas = dict(personas)
         self.default_id = default_id
+        self._checks: tuple[Check, ...] = ()
+        self._personas: Mapping[str, Persona] = {}
+        self.replace(personas)
+
+    def demand(self, *checks: Check) -> None:
+        """Let all personas, also those that come later, pass these checks. ConfigurationError when one does not."""
+        self._checks += checks
+        self.replace(self._personas)
+
+    def replace(self, personas: Mapping[str, Persona]) -> None:
+        """Take these in the place of all others; ConfigurationError as at the start, and nothing has changed then."""
+        if self.default_id not in personas:
+            known = ", ".join(sorted(personas)) or "none"
+            message = (
+                f"There is no default persona {self.default_id!r}. Set FERMATA_DEFAULT_PERSONA_ID to one of: {known}."
+            )
+            raise ConfigurationError(message)
+        for persona in personas.values():
+            self.check(persona)
+        self._personas = dict(personas)
+
+    def check(self, persona: Persona) -> None:
+        """Raise ConfigurationError when a persona asks for what there is not."""
+        for check in self._checks:
+            check(persona)
 
     def find(self, persona_id: str) -> Persona:
         """Give the persona, or raise PersonaNotFoundError."""
@@ -112,30 +71,72 @@ def load_personas(folder: Path) -> dict[str, Persona]:
     if not folder.is_dir():
         message = f"The personas folder {folder} does not exist; set FERMATA_PERSONAS_DIR to a folder of persona files."
         raise ConfigurationError(message)
-    found: dict[str, Persona] = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix not in {".yaml", ".yml", ".json"}:
-            continue
-        persona = _load(path)
-        if persona.id in found:
-            message = f"{path.name}: id: the persona {persona.id!r} is defined in another file as well."
+    return _by_id({path.name: read_persona(path) for path in _files(folder)})
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES]
+
+
+def _by_id(found: Mapping[str, Persona]) -> dict[str, Persona]:
+    personas: dict[str, Persona] = {}
+    for name, persona in found.items():
+        if persona.id in personas:
+            message = f"{name}: id: the persona {persona.id!r} is defined in another file as well."
             raise ConfigurationError(message)
-        found[persona.id] = persona
-    return found
+        personas[persona.id] = persona
+    return personas
 
 
-def _load(path: Path) -> Persona:
-    try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        message = f"{path.name}: the file is not valid YAML: {error}"
-        raise ConfigurationError(message) from None
-    if not isinstance(content, dict):
-        message = f"{path.name}: the file must hold one mapping with the persona's fields."
-        raise ConfigurationError(message)
-    try:
-        return Persona.from_json(PersonaInFile.model_validate(content).model_dump())
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        message = f"{path.name}: {faults}"
-        raise ConfigurationError(message) from None
+class PersonaFolder:
+    """Reads a folder again when a file in it changes. What can't be used is logged, and what was there before stays."""
+
+    def __init__(self, folder: Path, personas: Personas, *, interval: float) -> None:
+        """`interval` is the time between two looks, in seconds."""
+        self._folder = folder
+        self._personas = personas
+        self._interval = interval
+        self._seen = _state(folder)
+        self._good = {path.name: read_persona(path) for path in _files(folder)}
+        self._log = structlog.get_logger(__name__)
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(self._interval)
+            await self.look()
+
+    async def look(self) -> None:
+        """Read what has changed since the last look. Never raises."""
+        try:
+            state = await asyncio.to_thread(_state, self._folder)
+            if state == self._seen:
+                return
+            changed = {name for name in state if state[name] != self._seen.get(name)}
+            self._seen = state
+            await asyncio.to_thread(self._read, changed, set(state))
+            self._personas.replace(_by_id(self._good))
+        except ConfigurationError as error:
+            self._log.error("personas.kept", fault=error.message)
+        except OSError as error:
+            self._log.error("personas.kept", fault=f"The folder {self._folder} can't be read: {error}")
+        else:
+            self._log.info("personas.read_again", changed=sorted(changed))
+
+    def _read(self, changed: set[str], there: set[str]) -> None:
+        good = {name: persona for name, persona in self._good.items() if name in there}
+        for name in sorted(changed):
+            try:
+                persona = read_persona(self._folder / name)
+                self._personas.check(persona)
+            except ConfigurationError as error:
+                self._log.error("personas.kept", fault=error.message)
+            else:
+                good[name] = persona
+        self._good = dict(sorted(good.items()))
+
+
+def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Tell by what a change of a file is seen."""
+    found = {path.name: path.stat() for path in _files(folder)}
+    return {name: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found.items()}

@@ -52,11 +52,13 @@ class Session:
         self.trace = trace or Trace()
         self.state = SessionState()
         self._changed: set[str] = set()
+        self._mind: dict[str, Any] = {}
 
     def begin(self, state: SessionState) -> None:
         """Take what the session has kept."""
         self.state = state
         self._changed.clear()
+        self._mind.clear()
 
     def change(
         self,
@@ -64,8 +66,9 @@ class Session:
         mood: str | None = None,
         user_context: Mapping[str, Any] | None = None,
         task_context: Mapping[str, Any] | None = None,
+        mind: Mapping[str, Any] | None = None,
     ) -> None:
-        """Change what is given: user context as a turn's does (see `merged`), task context key by key.
+        """Change what is given: user context as a turn's does (see `merged`), task context and mind key by key.
 
         Raises TooLargeError, and TypeError or ValueError for what has no JSON form; nothing is changed then.
         """
@@ -76,13 +79,18 @@ class Session:
             new["user_context"] = merged(self.state.user_context, _plain(user_context))
         if task_context is not None:
             new["task_context"] = bounded({**self.state.task_context, **_plain(task_context)}, "task context")
+        if mind is not None:
+            told = _plain(mind)
+            new["mind"] = bounded({**self.state.mind, **told}, "mind")
+            self._mind |= told
         self.state = replace(self.state, **new)
         self._changed |= set(new)
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The values that this operation has changed, by name."""
-        return {name: getattr(self.state, name) for name in sorted(self._changed)}
+        """The values that this operation has changed, by name; of the mind, the parts."""
+        changed = {name: getattr(self.state, name) for name in sorted(self._changed)}
+        return {**changed, "mind": dict(self._mind)} if self._mind else changed
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:

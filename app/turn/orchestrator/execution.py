@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
@@ -20,6 +21,8 @@ from app.turn.gmi.base import Gmi, GmiTurnInput
 from app.turn.orchestrator import closing
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.prompting import keep_prompt
+from app.turn.orchestrator.reflection import reflect_behind
 from app.turn.orchestrator.tracing import note_start
 from app.turn.pauses.history import kept
 from app.turn.pauses.rule import stops_for_host
@@ -36,6 +39,10 @@ async def execute(
     `results` are those that a continuation goes on from.
     """
     note_start(operation, turn.messages, results)
+    if operation.services.policy.keep_prompts:
+        await keep_prompt(operation, turn)
+    if turn.persona.meta_prompts and operation.services.policy.persistence:
+        operation.afterwards.append(partial(reflect_behind, operation, turn))
     held = HeldRequests()
     operation.tally.before = turn.usage_before
     output = GmiOutput(is_final=True)

@@ -18,7 +18,7 @@ from app.domain.language import Language
 from app.domain.messages import ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
-from app.domain.turn import Caller, OperationKind
+from app.domain.turn import Caller, OperationKind, StreamStatus
 from app.domain.usage import ModelCall
 from app.domain.views import Started
 from app.store import claims, inbound, usage
@@ -84,6 +84,7 @@ class Operation:
         self.keeps: Mapping[str, Any] = {}
         self.flags: Mapping[str, Any] = {}
         self.cancel: Callable[[], None] = _nothing
+        self.afterwards: list[Callable[[StreamStatus], None]] = []
         self._envelope: Envelope | None = None
         self._early: list[StreamChunk] = []
         self._note_on_first: Mapping[str, Any] | None = None

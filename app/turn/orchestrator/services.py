@@ -1,6 +1,6 @@
 """What operations share in one process. Built in `app.bootstrap`, passed down, never global."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock
@@ -17,6 +17,7 @@ from app.tools.executor import ToolExecutor
 from app.turn.delivery.plain_text import PlainText
 from app.turn.gmi.base import Gmis
 from app.turn.gmi.personas import Personas
+from app.turn.orchestrator.background import Background
 from app.turn.orchestrator.cancels import Cancels
 from app.turn.orchestrator.lease import Lease
 from app.turn.preparation.aids import Aids
@@ -24,7 +25,7 @@ from app.turn.preparation.aids import Aids
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts that an operation needs."""
+    """The parts that an operation needs. `secrets` are values that nobody is to read anywhere."""
 
     database: Database
     rings: Rings
@@ -44,3 +45,5 @@ class Services:
     library: Library
     policy: TurnPolicy
     aids: Aids
+    background: Background = field(default_factory=Background)
+    secrets: tuple[str, ...] = field(default=(), repr=False)

@@ -65,6 +65,8 @@ async def settle(
         raise LostFenceError
     ring.append_durable(frames)
     services.wakeups.wake([operation.stream_id, free(operation.conversation)])
+    for begin in operation.afterwards:
+        begin(outcome.status)
 
 
 async def _write(

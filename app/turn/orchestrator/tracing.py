@@ -1,6 +1,7 @@
 """An operation in its session's trace: how it began, what the host answered, how it ended; stored with its outcome."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.domain.messages import CONTEXT_CHARACTERS, Message, text_of
 from app.domain.session import SessionKey, TraceEntry
@@ -32,6 +33,15 @@ def note_start(operation: Operation, messages: Sequence[Message], results: Seque
     kind = "text" if isinstance(said.content, str) else "parts"
     text = text_of(said.content)[(said.metadata or {}).get(CONTEXT_CHARACTERS, 0) :].lstrip()
     trace.note("interaction_start", f"Input ({kind}): {text[:SHOWN_CHARACTERS]}", details=about)
+
+
+def note_mind(operation: Operation, mind: Mapping[str, Any]) -> None:
+    """Take over what preparation has noticed of the user, and note its events."""
+    operation.session.change(mind=mind)
+    for event in mind.get("events", ()):
+        if event["turn"] == mind["turns"]:
+            about = {"event": event["event"], "severity": event["severity"]}
+            operation.session.trace.note("sentiment_event", f"Noticed: {event['event']}.", details=about)
 
 
 def note_end(operation: Operation, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.queue import accept_in_turn
+from app.turn.orchestrator.tracing import note_mind
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
 from app.turn.preparation.pipeline import prepare
 
@@ -102,6 +103,8 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
     operation.session.begin(prepared.session)
     operation.degraded, operation.keeps = prepared.degraded, prepared.keeps
     planned = prepared.failure_mode
+    if prepared.mind:
+        note_mind(operation, prepared.mind)
     default = operation.services.policy.max_tool_iterations
     return GmiTurnInput(
         persona=persona,
@@ -120,6 +123,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         on_call=operation.calls.append,
         room=prepared.room,
         session=operation.session,
+        prompt=prepared.prompt,
         terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,
     )

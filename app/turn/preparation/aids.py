@@ -11,6 +11,7 @@ from app.memory.longterm import LongTermMemory
 from app.skills.folder import Skills
 from app.store.database import Database
 from app.telemetry.outcomes import Outcomes
+from app.turn.gmi.sentiment import Sentiment
 from app.turn.preparation.planner import Planner
 from app.turn.preparation.setting import PreparationSettings
 
@@ -26,6 +27,7 @@ class Aids:
     memory: LongTermMemory | None = None
     memory_policy: MemoryPolicy = field(default_factory=MemoryPolicy)
     recall: RecallPolicy = field(default_factory=RecallPolicy)
+    sentiment: Sentiment = field(default_factory=Sentiment)
 
 
 def aids_of(

@@ -70,6 +70,7 @@ class TurnDraft:
 
     `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them. `kept` is what the
     conversation keeps of earlier turns' preparation, and `keeps` what it is to keep of this one.
+    `mind` is what the turn changes in that part of its session, and `signals` are the events that were noticed.
     """
 
     turn: TurnInput
@@ -94,6 +95,8 @@ class TurnDraft:
     room: Room | None = None
     session: SessionState = field(default_factory=SessionState)
     slots: Slots = field(default_factory=Slots)
+    mind: dict[str, Any] = field(default_factory=dict)
+    signals: frozenset[str] = frozenset()
     prompt: Prompt | None = None
     routing: dict[str, Any] = field(default_factory=dict)
     verdict: Verdict | None = None
@@ -139,7 +142,7 @@ class PreparedTurn:
     """What stage 4 needs: who answers, with what, and the messages it is told, in order.
 
     `failure_mode` is the plan's word on tools that fail; without a plan there is none. `degraded` tells that the plan
-    is not the one that was wanted.
+    is not the one that was wanted. `prompt` is the prompt's report.
     """
 
     persona: Persona
@@ -154,3 +157,5 @@ class PreparedTurn:
     failure_mode: FailureMode | None = None
     degraded: bool = False
     keeps: Mapping[str, Any] = field(default_factory=dict)
+    prompt: Mapping[str, Any] = field(default_factory=dict)
+    mind: Mapping[str, Any] = field(default_factory=dict)

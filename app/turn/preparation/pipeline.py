@@ -134,4 +134,6 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         failure_mode=draft.plan.failure_mode if draft.plan is not None else None,
         degraded=draft.degraded,
         keeps=draft.keeps,
+        prompt=draft.routing["prompt"],
+        mind=draft.mind,
     )

@@ -6,7 +6,10 @@ from typing import Any
 
 from app.conversation.budget import Room
 from app.conversation.tokens import TokenCounter, message_tokens
+from app.domain.jsontext import dumps_text
 from app.domain.messages import CONTEXT_CHARACTERS, STABLE_CHARACTERS, Content, Message
+from app.domain.persona import SessionStart
+from app.domain.session import SessionState
 from app.prompts.engine import Prompt, Space, build
 from app.prompts.slots import PromptInput
 from app.turn.preparation.draft import TurnDraft
@@ -14,17 +17,31 @@ from app.turn.preparation.draft import TurnDraft
 
 def prompt_input(draft: TurnDraft) -> PromptInput:
     """Give the engine what the draft holds."""
-    session, slots = draft.session, draft.slots
+    persona, slots = draft.chosen()[0], draft.slots
+    session = _begun(persona.session_start, draft.session)
     if draft.turn.session_preferences:
-        session = replace(session, user_context=known_of_user(draft))
+        session = replace(session, user_context=known_of_user(draft, session.user_context))
     if draft.turn.skill_context:
         slots = replace(slots, skills=(draft.turn.skill_context,))
-    return PromptInput(draft.chosen()[0], session, draft.turn.language, slots)
+    imprints = session.mind.get("imprints")
+    if imprints:
+        slots = replace(slots, memory=(*slots.memory, *(f"{key}: {dumps_text(imprints[key])}" for key in imprints)))
+    return PromptInput(persona, session, draft.turn.language, slots, draft.signals)
 
 
-def known_of_user(draft: TurnDraft) -> Mapping[str, Any]:
+def _begun(start: SessionStart, session: SessionState) -> SessionState:
+    """Give the session with what its persona takes for granted until something else is known."""
+    if not start.user_context and not start.task_context:
+        return session
+    user = {**start.user_context, **session.user_context}
+    before, now = start.user_context.get("preferences"), session.user_context.get("preferences")
+    if before and now:
+        user["preferences"] = {**_object(before), **_object(now)}
+    return replace(session, user_context=user, task_context={**start.task_context, **session.task_context})
+
+
+def known_of_user(draft: TurnDraft, kept: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give the user context that is told: the session's preferences go before kept ones, the turn's own before both."""
-    kept = draft.session.user_context
     before, own = kept.get("preferences"), draft.turn.user_context.get("preferences")
     told = {**_object(before), **draft.turn.session_preferences, **_object(own)}
     return {**kept, "preferences": {name: value for name, value in told.items() if value is not None}}
@@ -61,16 +78,17 @@ def system_message(draft: TurnDraft) -> Message:
 
 
 def with_context(messages: Sequence[Message], prompt: Prompt) -> list[Message]:
-    """Put the prompt's context in front of what the user says, in the last message; without one nothing changes."""
+    """Put what the prompt has for it in front of the user's newest words, and behind them; mostly there is nothing."""
     told = list(messages)
-    if prompt.context:
+    if prompt.context or prompt.behind:
         last = told[-1]
         beside = {**(last.metadata or {}), CONTEXT_CHARACTERS: len(prompt.context)}
-        told[-1] = replace(last, content=_framed(last.content, prompt.context), metadata=beside)
+        told[-1] = replace(last, content=_framed(last.content, prompt), metadata=beside)
     return told
 
 
-def _framed(content: Content, context: str) -> Content:
+def _framed(content: Content, prompt: Prompt) -> Content:
     if isinstance(content, list):
-        return [{"type": "text", "text": context}, *content]
-    return f"{context}\n\n{content}"
+        front, back = ([{"type": "text", "text": text}] if text else [] for text in (prompt.context, prompt.behind))
+        return [*front, *content, *back]
+    return "\n\n".join(text for text in (prompt.context, content, prompt.behind) if text)

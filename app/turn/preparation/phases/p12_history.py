@@ -14,6 +14,7 @@ from app.domain.messages import Message
 from app.turn.delivery import emitter
 from app.turn.gmi.live import remembered
 from app.turn.preparation.draft import PhaseServices, TurnDraft
+from app.turn.preparation.feeling import notice, wants
 from app.turn.preparation.prompt import room_beside, with_context, written
 from app.turn.preparation.reading import entries
 from app.turn.preparation.room import room_of
@@ -30,6 +31,8 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     kept = [*remembered(gmi), new.message]
     if services.policy.persistence:
         kept = arranged(await entries(draft, services, draft.summary, policy), draft.summary, policy)
+    if wants(draft.chosen()[0]):
+        await notice(draft, services)
     room = room_of(draft, services)
     if room.counter.exact:
         # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.
@@ -37,7 +40,9 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     draft.prompt = written(draft, room)
     room = room_beside(draft.prompt, room)
     kept = with_context(kept, draft.prompt)
-    told = fitted(kept, budget=room.budget, head=policy.head, counter=room.counter)
+    own = draft.chosen()[0].conversation_context.max_tokens
+    budget = room.budget if own is None else min(room.budget, own)
+    told = fitted(kept, budget=budget, head=policy.head, counter=room.counter)
     room.check(told.messages, "The turn")
     if told.repairs:
         structlog.get_logger(__name__).warning("history.repaired", repairs=told.repairs, **told.faults)
