@@ -14,8 +14,6 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
 from app.domain.text import clean, clean_text
 from app.domain.tools import ToolSpec
@@ -203,6 +201,9 @@ class McpServer:
         """Give a tool that may be offered; None for one that is not on the list, or whose schema is none."""
         if self.part.tools is not None and not _matches(name, self.part.tools):
             return None
+        from jsonschema import Draft202012Validator  # noqa: PLC0415 - takes long, and most have no server
+        from jsonschema.exceptions import SchemaError  # noqa: PLC0415
+
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
