@@ -50,6 +50,7 @@ class PauseRecord:
 
     def public(self) -> Pause:
         """Give the form that a host reads."""
+        answered = {result.tool_call_id for result in self.results}
         return Pause(
             pause_id=self.pause_id,
             stream_id=self.stream_id,
@@ -62,7 +63,7 @@ class PauseRecord:
             rationale=self.rationale,
             requested_at=iso(self.requested_at),
             expires_at=iso(self.expires_at) if self.expires_at else None,
-            received=tuple(result.tool_call_id for result in self.results),
+            received=tuple(call.id for call in self.calls if call.id in answered),
         )
 
 

@@ -18,6 +18,8 @@ TWO_CALLS: dict[str, Any] = {
         {"call": {"id": "call_b", "name": "get_weather", "arguments": '{"city": "Bonn"}', "index": 1}},
     ]
 }
+THIRD: dict[str, Any] = {"call": {"id": "call_c", "name": "get_weather", "arguments": '{"city": "Oslo"}', "index": 2}}
+THREE_CALLS: dict[str, Any] = {"steps": [*TWO_CALLS["steps"], THIRD]}
 
 
 @dataclass(slots=True)
@@ -136,15 +138,15 @@ async def _pause(scene: Scene) -> None:
     await scene.pause()
 
 
-async def _pause_of_two(scene: Scene) -> None:
-    scene.mock.script(TWO_CALLS)
+async def _pause_of_three(scene: Scene) -> None:
+    scene.mock.script(THREE_CALLS)
     await scene.pause()
 
 
-async def _half_answered(scene: Scene) -> None:
-    await _pause_of_two(scene)
-    told = await scene.pass_results(scene.results[1:], partial=True)
-    assert told.body["missing"] == ["call_a"]
+async def _partly_answered(scene: Scene) -> None:
+    await _pause_of_three(scene)
+    told = await scene.pass_results(scene.results[1:2], partial=True)
+    assert told.body["missing"] == ["call_a", "call_c"]
     scene.accepted = ("call_b",)
 
 
@@ -153,8 +155,8 @@ ACTS = (
     Act("pause", _nothing, lambda scene: scene.say("What is the weather?"), ("settle",)),
     Act("results", _pause, lambda scene: scene.pass_results(), ("continue", "settle")),
     Act("resume", _pause, lambda scene: scene.resume(), ("continue",)),
-    Act("new turn", _half_answered, lambda scene: scene.say("Never mind"), ("take",)),
-    Act("partial", _pause_of_two, lambda scene: scene.pass_results(scene.results[1:], partial=True), ("partial",)),
-    Act("last", _half_answered, lambda s: s.pass_results(s.results[:1], partial=True), ("partial", "continue")),
-    Act("cancel", _half_answered, lambda scene: scene.cancel(), ("end",)),
+    Act("new turn", _partly_answered, lambda scene: scene.say("Never mind"), ("take",)),
+    Act("partial", _pause_of_three, lambda scene: scene.pass_results(scene.results[1:2], partial=True), ("partial",)),
+    Act("last", _partly_answered, lambda s: s.pass_results(s.results[::2], partial=True), ("partial", "continue")),
+    Act("cancel", _partly_answered, lambda scene: scene.cancel(), ("end",)),
 )

@@ -330,8 +330,8 @@ class PauseMachine(Compared):
         self.run(go())
 
 
-def drive(databases: Databases, *, examples: int, steps: int, derandomize: bool) -> None:
-    """Run the machine on a database of its own."""
+def drive(databases: Databases, *, examples: int, steps: int, derandomize: bool, sabotage: str | None = None) -> None:
+    """Run the machine on a database of its own; `sabotage` is done to that before."""
     profile = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -346,6 +346,8 @@ def drive(databases: Databases, *, examples: int, steps: int, derandomize: bool)
         made = databases.fresh()
         world = World(runner.run(made.__aenter__()))
         runner.run(world.open())
+        if sabotage is not None:
+            runner.run(world.sabotage(sabotage))
         try:
             machine: Any = functools.partial(PauseMachine, world, runner)
             run_state_machine_as_test(machine, settings=profile)

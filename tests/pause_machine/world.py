@@ -65,6 +65,10 @@ class World:
         self.provider = ScriptedProvider([self.answer] * 100_000)
         self.runtimes = [await self._started(), await self._started()]
 
+    async def sabotage(self, statement: str) -> None:
+        """Take something away from the database that keeps it in order."""
+        await self.watch.execute(statement)
+
     async def close(self) -> None:
         for runtime in self.runtimes:
             await runtime.stop()

@@ -193,11 +193,14 @@ async def test_a_refusal_on_a_closed_stream_tells_what_closed_it(stage: Stage) -
 @requirement("R89")
 async def test_of_two_posts_of_results_at_once_one_goes_on(stage: Stage) -> None:
     pause = await paused(stage, "c1")
-    stage.provider.add("Warm.")
+    hold = Hold()
+    stage.provider.add([hold, "Warm."])
 
-    both = await asyncio.gather(*(stage.pass_results(pause.stream_id, result("c1", text)) for text in ("21", "22")))
-    refused, done = sorted(both, key=len)
-    assert refusal(refused) == "SYS_INVALID_STATE"
+    both = [asyncio.create_task(stage.pass_results(pause.stream_id, result("c1", text))) for text in ("21", "22")]
+    (first,), (other,) = await asyncio.wait(both, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    assert refusal(await first) == "SYS_INVALID_STATE"
+    hold.release()
+    done = await asyncio.wait_for(other, 20)
     assert done[-1]["type"] == "final_response"
     assert len(stage.provider.requests) == 2
     assert [said for said in await stage.said() if said[0] == "tool"] == [("tool", done[0]["tool_result"])]
