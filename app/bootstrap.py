@@ -21,7 +21,9 @@ from app.guardrails.shipped import build_guards
 from app.memory.embedding import embedder_of
 from app.memory.library import Library
 from app.memory.longterm import LongTermMemory
-from app.providers.doctor import Finding, examine, examine_embedding
+from app.observability.metrics import Counted, Metrics
+from app.providers.billing import counting
+from app.providers.doctor import Finding, examine, examine_embedding, examine_provider
 from app.providers.gateway import Gateway
 from app.providers.registry import ProviderRegistry, build_registry
 from app.providers.setup import ModelSetup, set_up
@@ -135,11 +137,12 @@ def build(
     further tools of the runtime, and `memory` is a long-term memory, from a host in the same process.
     """
     clock = SystemClock()
-    pooled = settings.database_pooler == "transaction"
-    database = Database(url, pool_size=settings.database_pool_size, pooled=pooled)
+    database = Database(url, pool_size=settings.database_pool_size, pooled=settings.database_pooler == "transaction")
     rings, wakeups = Rings(), Wakeups(_bus(settings, url, database))
     models = set_up(settings.models)
-    gateway = Gateway(providers or build_registry(models.providers), models.gateway)
+    metrics = _metrics(settings, rings, wakeups)
+    told = counting(metrics) if settings.metrics else None
+    gateway = Gateway(providers or build_registry(models.providers), models.gateway, on_attempt=told)
     personas = _personas(settings)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
     adapting = Adapting(overrides, personas.known)
@@ -151,7 +154,6 @@ def build(
     )
     guards = guards or _guards(settings, models, gateway, personas)
     embedder = embedder_of(gateway.registry, models.roles.embedding)
-    library = Library(database, clock, embedder, longest=settings.max_document_characters)
     personas.demand(tools.registry.check_persona, guards.check_persona, adapting.check, sentiment.check_persona)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
@@ -165,15 +167,16 @@ def build(
         clock=clock,
         gateway=gateway,
         personas=personas,
-        gmis=gmis or GmiManager(gateway, tools),
+        gmis=gmis or GmiManager(gateway, tools, metrics),
         tools=tools,
         counters=TokenCounters({model: FileTokenizer(path) for model, path in models.tokenizers.items()}),
         plain_text=PlainText(),
         guards=guards,
-        library=library,
+        library=Library(database, clock, embedder, longest=settings.max_document_characters),
         policy=_turn_policy(settings, models),
         aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, memory=memory),
         secrets=tuple(_secrets(settings)),
+        metrics=metrics,
     )
     return _runtime(settings, services, overrides)
 
@@ -188,6 +191,13 @@ def _guards(settings: Settings, models: ModelSetup, gateway: Gateway, personas: 
         means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
         named=[name for persona in personas.all() for name in persona.guardrails],
     )
+
+
+def _metrics(settings: Settings, rings: Rings, wakeups: Wakeups) -> Metrics:
+    metrics = Counted() if settings.metrics else Metrics()
+    metrics.watch("streams_running", "Operations that run in this process.", lambda: len(rings.all()))
+    metrics.watch("stream_readers", "Readers of streams in this process.", lambda: wakeups.readers)
+    return metrics
 
 
 def _runtime(settings: Settings, services: Services, overrides: SessionOverrides) -> AgentRuntime:
@@ -218,7 +228,10 @@ def _runtime(settings: Settings, services: Services, overrides: SessionOverrides
 
 
 async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[Finding]:
-    """Ask each model once: those that are named, else all that settings, file and personas name."""
+    """Ask each model once: those that are named, else all that settings, file and personas name.
+
+    A provider that is set up and of which no model is named is asked which models it has.
+    """
     models = set_up(settings.models)
     registry = build_registry(models.providers)
     roles, asked = models.roles, tuple(named)
@@ -231,6 +244,10 @@ async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[
         found = await examine(registry, once)
         if roles.embedding is not None and (not named or roles.embedding in named):
             found.append(await examine_embedding(registry, roles.embedding))
+        if not named:
+            known = {model_id.partition(":")[0] for model_id in (*asked, roles.embedding or "")}
+            others = [name for name in registry.chosen if name not in known]
+            found += await asyncio.gather(*(examine_provider(registry, name) for name in others))
     finally:
         await registry.aclose()
     return found

@@ -236,6 +236,10 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
         default=30, ge=0, description="How long running operations and their readers may go on after SIGTERM."
     )
 
+    metrics: bool = Field(
+        default=False,
+        description="Count what is done, and show it at `GET /metrics` to keys with the scope `operator`.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["auto", "json", "console"] = Field(
         default="auto", description="`auto` is JSON unless standard output is a terminal."

@@ -14,6 +14,7 @@ from app.api.routes import (
     conversations,
     documents,
     health,
+    metrics,
     page,
     pending_requests,
     personas,
@@ -36,7 +37,7 @@ def install(app: FastAPI, policy: DoorPolicy) -> None:
     """Make an application the door. The middleware that is added last is passed first."""
     app.state.door = Door(policy)
     chatting = (turns, tool_results, pending_requests, streams, conversations, documents, sessions, personas)
-    for module in (*chatting, health, page):
+    for module in (*chatting, health, metrics, page):
         app.include_router(module.router)
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

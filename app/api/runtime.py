@@ -35,6 +35,10 @@ class Runtime(Protocol):
         """Where documents are taken in and found."""
         ...
 
+    def metrics(self) -> bytes | None:
+        """Give the counts of this process in Prometheus's text format; None when nothing is counted."""
+        ...
+
     async def readiness(self) -> dict[str, bool]:
         """Give the checks that must all hold before turns are sent here."""
         ...

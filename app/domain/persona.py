@@ -22,13 +22,14 @@ ElementType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class PersonaOptions:
-    """Options of the model call; None is not sent. `extra_body` goes to the model as it is."""
+    """Options of the model call; None is not sent. `extra_body` and `extra_headers` go to the model as they are."""
 
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
     reasoning_effort: Effort | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
+    extra_headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

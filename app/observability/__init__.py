@@ -1,1 +1,1 @@
-"""What an operator sees of the service: its logs."""
+"""What an operator sees of the service: its logs and its counts."""

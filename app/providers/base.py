@@ -18,7 +18,8 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 class ModelRequest:
     """One request to a model. `messages` begin with the system message, if there is one.
 
-    None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. `extra_body` and
+    None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. Requests that begin alike
+    share a `cache_key`, by which a provider finds what it has read already. `extra_body` and
     `extra_headers` go out as they are, beside what the request says itself. With `format_is_optional`, a server that
     does not know `response_format` is asked without it. `api_key` replaces the
     configured key for this request and appears in no log, error or `repr`. `deadline` is the event loop's time by which
@@ -36,6 +37,7 @@ class ModelRequest:
     format_is_optional: bool = False
     reasoning_effort: Effort | None = None
     user: str | None = None
+    cache_key: str | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     api_key: str | None = field(default=None, repr=False)

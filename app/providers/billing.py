@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from app.domain.usage import ModelCall, Purpose, Usage
+from app.observability.metrics import Metrics
 from app.providers.attempts import AttemptRecord
 from app.providers.registry import ProviderRegistry
 
@@ -41,3 +42,20 @@ def billed(
         first_output_seconds=record.first_output_seconds,
         seconds=record.seconds,
     )
+
+
+def counting(metrics: Metrics) -> Callable[[AttemptRecord], None]:
+    """Give what counts attempts."""
+
+    def count(record: AttemptRecord) -> None:
+        usage = record.usage or Usage()
+        metrics.attempt(
+            record.provider,
+            record.model,
+            record.outcome,
+            record.reason,
+            first_output_seconds=record.first_output_seconds,
+            tokens={"prompt": usage.prompt_tokens, "completion": usage.completion_tokens},
+        )
+
+    return count

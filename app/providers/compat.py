@@ -15,6 +15,9 @@ class ChatCompat:
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     system_role: Literal["system", "developer"] = "system"
     user_field: bool = True
+    cache_key_field: bool = False
+    """Send `prompt_cache_key`, which brings requests that begin alike to the machine that has read their beginning."""
+
     tool_choice: bool = True
     """Whether the server takes `tool_choice`; without it the tools are sent alone, and `none` sends no tools."""
 
@@ -42,7 +45,7 @@ class ChatCompat:
 
 PRESETS: Final[dict[str, ChatCompat]] = {
     "generic": ChatCompat(),
-    "openai": ChatCompat(max_tokens_field="max_completion_tokens"),
+    "openai": ChatCompat(max_tokens_field="max_completion_tokens", cache_key_field=True),
     "azure": ChatCompat(max_tokens_field="max_completion_tokens"),
     "mistral": ChatCompat(call_id="alnum9", user_field=False, media_after_tools=False, content_required=True),
     "deepseek": ChatCompat(reasoning_replay="reasoning_content"),

@@ -1,4 +1,4 @@
-"""Calls each model once with a tiny request and tells what came of it, for the command `doctor`."""
+"""Calls each model, and each provider of which none is named, and tells what came of it, for the command `doctor`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,6 +14,8 @@ from app.providers.registry import ProviderRegistry
 
 PATIENCE_SECONDS: Final = 30.0
 _TOKENS: Final = 64
+_SHOWN: Final = 3
+_LISTS_NONE: Final = frozenset({404, 405, 501})
 _QUESTION: Final = "Answer with the one word: ready"
 
 
@@ -52,6 +54,25 @@ async def examine_embedding(registry: ProviderRegistry, model_id: str, patience:
         return Finding(model_id, well=False, sentence=f"It did not answer within {patience:g} seconds.")
     sentence = f"It embeds, {len(embedded.vectors[0])} numbers a text."
     return Finding(model_id, well=True, sentence=sentence, seconds=loop.time() - begun, usage=embedded.usage)
+
+
+async def examine_provider(registry: ProviderRegistry, name: str, patience: float = PATIENCE_SECONDS) -> Finding:
+    """Check a provider of which no model is named, by asking which it has; that costs no tokens."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    try:
+        async with asyncio.timeout(patience):
+            models = await registry.models(name)
+    except (ProviderError, ProviderUnavailableError) as error:
+        if isinstance(error, ProviderError) and error.status in _LISTS_NONE:
+            sentence = f"It is there and does not list its models; name one, as {name}:MODEL, to have it asked."
+            return Finding(name, well=True, sentence=sentence, seconds=loop.time() - begun)
+        return Finding(name, well=False, sentence=error.message, seconds=loop.time() - begun)
+    except TimeoutError:
+        return Finding(name, well=False, sentence=f"It did not answer within {patience:g} seconds.")
+    some = ", ".join(models[:_SHOWN]) + (", …" if len(models) > _SHOWN else "")
+    sentence = f"It has {len(models)} models: {some}." if models else "It has no model."
+    return Finding(name, well=bool(models), sentence=sentence, seconds=loop.time() - begun)
 
 
 def table(findings: Sequence[Finding]) -> str:

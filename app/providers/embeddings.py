@@ -60,7 +60,7 @@ class EmbeddingClient:
             body: dict[str, Any] = {"model": model, "input": batch, "encoding_format": "float"}
             if dimensions is not None:
                 body["dimensions"] = dimensions
-            document = await self._http.post(self._call(body))
+            document = await self._http.ask(self._call(body))
             vectors += self._vectors(document, len(batch))
             told = part(document, "usage")
             usage += Usage(prompt_tokens=count(told.get("prompt_tokens") or told.get("total_tokens")))

@@ -56,12 +56,12 @@ class HttpPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """One POST to a provider. Headers, body and secrets stay out of every `repr`."""
+    """One request to a provider: a POST, or a GET where there is no body. Its secrets are in no `repr`."""
 
     provider: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    body: Mapping[str, Any] = field(repr=False)
+    body: Mapping[str, Any] | None = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     deadline: float = math.inf
     """Time of the event loop by which the answer must be whole."""
@@ -108,7 +108,7 @@ class ModelHttp:
         if last := decoder.end():
             yield last
 
-    async def post(self, call: HttpCall) -> Any:
+    async def ask(self, call: HttpCall) -> Any:
         """Send the call and give the JSON document that it answers with. Raises `ProviderError` alone."""
         loop = asyncio.get_running_loop()
         deadline = min(loop.time() + self._policy.whole_seconds, call.deadline)
@@ -136,18 +136,20 @@ class ModelHttp:
     async def _open(self, call: HttpCall, headers: Mapping[str, str], deadline: float) -> httpx.Response:
         fault: ProviderError
         try:
-            request = self._client.build_request(
-                "POST",
-                call.url,
-                content=dumps(call.body),
-                headers={"content-type": "application/json", **headers, **call.headers},
-            )
+            request = self._request(call, headers)
             async with asyncio.timeout_at(deadline):
                 return await self._client.send(request, stream=True)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes a ProviderError here
             fault = fault_of(error, call.provider, call.url, opening=True)
         # Raised out here, so that the error does not carry the client's own, which holds the request and its key.
         raise fault
+
+    def _request(self, call: HttpCall, headers: Mapping[str, str]) -> httpx.Request:
+        sent = {**headers, **call.headers}
+        if call.body is None:
+            return self._client.build_request("GET", call.url, headers=sent)
+        sent = {"content-type": "application/json", **sent}
+        return self._client.build_request("POST", call.url, content=dumps(call.body), headers=sent)
 
     async def _expect_events(self, call: HttpCall, response: httpx.Response) -> None:
         """Refuse an answer that is no stream of events, with the error that its body tells of, if it does."""

@@ -43,7 +43,7 @@ class ModerationClient:
         key = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         secrets = tuple(word for word in (self._api_key, *self._headers.values()) if word)
         body = {"model": model, "input": text}
-        document = await self._http.post(HttpCall(self.name, self._url, {**key, **self._headers}, body, secrets))
+        document = await self._http.ask(HttpCall(self.name, self._url, {**key, **self._headers}, body, secrets))
         results = document.get("results") if isinstance(document, Mapping) else None
         result = results[0] if isinstance(results, list) and results else None
         if not isinstance(result, Mapping) or not isinstance(result.get("flagged"), bool):

@@ -100,6 +100,16 @@ class HttpProvider:
             return self._dialect.headers(key)
         return {**self._dialect.headers(None), self._key_header: key}
 
+    async def models(self) -> tuple[str, ...]:
+        """Ask the server which models it has; costs nothing. Raises `ProviderError`."""
+        secrets = tuple(word for word in (self._api_key, *self._headers.values()) if word)
+        headers = {**self._key_headers(self._api_key), **self._headers}
+        document = await self._http.ask(HttpCall(self.name, f"{self._base_url}/models", headers, None, secrets))
+        found = document.get("data") or document.get("models") if isinstance(document, Mapping) else None
+        named = (entry for entry in found or () if isinstance(entry, Mapping))
+        ids = (str(entry.get("id") or entry.get("name") or "").removeprefix("models/") for entry in named)
+        return tuple(name for name in ids if name)
+
     def embeddings(self, api_key: str | None = None) -> EmbeddingClient:
         """Give what embeds texts at the same address; servers of every dialect but Chat Completions may not have it.
 

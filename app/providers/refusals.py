@@ -46,18 +46,26 @@ def refused_fields(refusals: tuple[Refusal, ...], message: str) -> tuple[str, ..
     return next((one.fields for one in refusals if one.words.search(message)), ())
 
 
-def has_field(body: Mapping[str, Any], path: str) -> bool:
-    """Tell whether the body has the field."""
+def has_field(body: Any, path: str) -> bool:
+    """Tell whether the body has the field; of a list, whether any of its entries has it."""
+    if isinstance(body, list):
+        return any(has_field(entry, path) for entry in body)
     name, _, rest = path.partition(".")
-    if name not in body:
+    if not isinstance(body, Mapping) or name not in body:
         return False
-    return not rest or (isinstance(body[name], Mapping) and has_field(body[name], rest))
+    return not rest or has_field(body[name], rest)
 
 
 def without(body: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Give the body without the field; an object that is empty then goes with it."""
-    name, _, rest = path.partition(".")
+    """Give the body without the field, whose path may lead through lists; an object that is empty then goes with it."""
     if not has_field(body, path):
         return dict(body)
-    inner = without(body[name], rest) if rest else None
+    name, _, rest = path.partition(".")
+    inner = _inner(body[name], rest) if rest else None
     return {key: inner if key == name else value for key, value in body.items() if key != name or inner}
+
+
+def _inner(value: Any, path: str) -> Any:
+    if isinstance(value, list):
+        return [_inner(entry, path) for entry in value]
+    return without(value, path) if isinstance(value, Mapping) else value

@@ -56,11 +56,14 @@ class ProviderRegistry:
         http: ModelHttp | None = None,
         *,
         facts: Mapping[str, ModelFacts] | None = None,
+        chosen: Iterable[str] = (),
     ) -> None:
         self._providers = {provider.name: provider for provider in providers}
         self._missing = dict(missing or {})
         self._http = http
         self._facts = dict(facts or {})
+        self.chosen = tuple(name for name in chosen if name not in self._missing)
+        """Providers that can be used and that the operator set up: with a key, an address, or in the file."""
         self._offline: OfflineEmbedder | None = None
 
     @property
@@ -106,6 +109,11 @@ class ProviderRegistry:
         provider, model = self._over_http(model_id, "judge texts", api_key)
         return provider.moderation(api_key), model
 
+    async def models(self, name: str) -> tuple[str, ...]:
+        """Ask a provider which models it has. Raises `ProviderError`, and what `embeddings` raises."""
+        provider, _ = self._over_http(f"{name}:any", "list models", None)
+        return await provider.models()
+
     def _over_http(self, model_id: str, deed: str, api_key: str | None) -> tuple[HttpProvider, str]:
         provider, model = self.resolve(model_id, has_key=api_key is not None)
         if not isinstance(provider, HttpProvider):
@@ -148,7 +156,14 @@ def build_registry(policy: ProvidersPolicy) -> ProviderRegistry:
         for name, part in policy.file.providers.items()
         for model, entry in part.models.items()
     }
-    return ProviderRegistry(providers, missing, http, facts=described)
+    chosen = [*policy.file.providers, *(name for name in CATALOG if _has_own(name, policy))]
+    return ProviderRegistry(providers, missing, http, facts=described, chosen=dict.fromkeys(chosen))
+
+
+def _has_own(name: str, policy: ProvidersPolicy) -> bool:
+    """Tell whether the environment sets up a known provider: with its key, or with its address."""
+    own = name == "openai" and (policy.openai_api_key or policy.openai_base_url)
+    return bool(own or policy.environment.get(CATALOG[name].key_variable or ""))
 
 
 def _build(name: str, part: ProviderPart, policy: ProvidersPolicy, http: ModelHttp) -> tuple[Provider, str | None]:

@@ -1,22 +1,25 @@
 """A provider that follows a script, for tests of everything above it. It ships, so that hosts can test with it too."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from app.domain.errors import ProviderError
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     ModelRequest,
     ProviderEvent,
     TextPiece,
     UsageReport,
 )
+from app.providers.wire import dumps_text
 
 
 class ScriptError(AssertionError):
@@ -45,8 +48,28 @@ class Hold:
             raise
 
 
-Piece = str | ToolCall | Usage | ProviderEvent | ProviderError | Hold
-"""A text, a call, a usage report, any event, an error to raise, or a point to wait at."""
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Seconds of silence."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A call whose arguments come in so many pieces before it is ready. A `broken` one is begun and never ready."""
+
+    call: ToolCall
+    pieces: int = 2
+    broken: bool = False
+
+
+Piece = str | ToolCall | Split | Usage | ProviderEvent | ProviderError | Hold | Pause
+"""A text, a call, a usage report, any event, an error to raise, a point to wait at, or silence.
+
+A `Usage` is the running total, so the last one counts; where it stands last, it is the tail after the answer. A `Hold`
+that nobody releases is a model that hangs.
+"""
 
 Step = Sequence[Piece] | str | Callable[[ModelRequest], Sequence[Piece] | str]
 """One request's answer, or what makes it of the request. Calls that stand together are given together."""
@@ -55,8 +78,9 @@ Step = Sequence[Piece] | str | Callable[[ModelRequest], Sequence[Piece] | str]
 class ScriptedProvider:
     """Answers each request with the next step of its script, and keeps a deep copy of each request.
 
-    A step without a `Finish` ends with the one that fits. `assert_used_up` fails when steps are left, and when more
-    was asked than the script has.
+    A step without a `Finish` ends with the one that fits. As a context manager it fails at its end when steps are
+    left, or when more was asked than the script has; `assert_used_up` does the same by hand, and
+    `assert_not_overdrawn` the second alone.
     """
 
     def __init__(self, script: Iterable[Step] = (), name: str = "scripted") -> None:
@@ -70,11 +94,22 @@ class ScriptedProvider:
         """Append steps to the script."""
         self._steps.extend(steps)
 
-    def assert_used_up(self) -> None:
-        """Raise `ScriptError` unless the script was followed to its end and not further."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:  # what went wrong inside says more
+            self.assert_used_up()
+
+    def assert_not_overdrawn(self) -> None:
+        """Raise `ScriptError` when more was asked than the script has."""
         if self._too_many:
             message = f"The script has {len(self._steps)} steps and was asked {self._too_many} times more."
             raise ScriptError(message)
+
+    def assert_used_up(self) -> None:
+        """Raise `ScriptError` unless the script was followed to its end and not further."""
+        self.assert_not_overdrawn()
         if self._next < len(self._steps):
             message = f"{len(self._steps) - self._next} of {len(self._steps)} steps of the script were not asked for."
             raise ScriptError(message)
@@ -96,6 +131,8 @@ class ScriptedProvider:
             match piece:
                 case Hold():
                     await piece.wait()
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
                 case ProviderError():
                     piece.after_output = output
                     piece.usage = piece.usage or usage
@@ -116,26 +153,46 @@ def call(name: str, arguments: Mapping[str, Any] | None = None, *, id: str) -> T
     return ToolCall(id=id, name=name, arguments=dict(arguments or {}))
 
 
-def _events(pieces: Sequence[Piece]) -> Iterable[ProviderEvent | ProviderError | Hold]:
-    calls: list[ToolCall] = []
+def _events(pieces: Sequence[Piece]) -> Iterator[ProviderEvent | ProviderError | Hold | Pause]:
+    ready: list[ToolCall] = []
+    place = 0
     called = finished = False
     for piece in pieces:
+        if isinstance(piece, Split):
+            yield from _split(piece, place)
+            place += 1
         if isinstance(piece, ToolCall):
-            calls.append(piece)
-            continue
-        if calls:
-            yield CallsReady(tuple(calls))
-            calls, called = [], True
-        if isinstance(piece, str):
-            yield TextPiece(piece)
-        elif isinstance(piece, Usage):
-            yield UsageReport(piece)
+            place += 1
+            ready.append(piece)
+        elif isinstance(piece, Split):
+            ready += [] if piece.broken else [piece.call]
         else:
+            if ready:
+                yield CallsReady(tuple(ready))
+                ready, called = [], True
             called = called or isinstance(piece, CallsReady)
             finished = finished or isinstance(piece, Finish)
-            yield piece
-    if calls:
-        yield CallsReady(tuple(calls))
+            yield _event(piece)
+    if ready:
+        yield CallsReady(tuple(ready))
         called = True
     if not finished:
         yield Finish("tool_calls" if called else "stop")
+
+
+def _event(
+    piece: str | Usage | ProviderEvent | ProviderError | Hold | Pause,
+) -> ProviderEvent | ProviderError | Hold | Pause:
+    if isinstance(piece, str):
+        return TextPiece(piece)
+    return UsageReport(piece) if isinstance(piece, Usage) else piece
+
+
+def _split(split: Split, place: int) -> Iterator[ProviderEvent]:
+    """Give a call as it comes over the wire: its name, then its arguments in pieces of about one length."""
+    made = split.call
+    yield CallStarted(place, made.name, made.id)
+    text = made.invalid if made.invalid is not None else dumps_text(dict(made.arguments))
+    size = max(1, -(-len(text) // split.pieces))
+    for begin in range(0, len(text), size):
+        yield CallPiece(place, text[begin : begin + size])

@@ -66,6 +66,11 @@ class Wakeups:
         self._some = asyncio.Event()
         self._log = structlog.get_logger(__name__)
 
+    @property
+    def readers(self) -> int:
+        """How many readers of streams this process has."""
+        return sum(watch.readers for watch in self._watches.values())
+
     @contextmanager
     def watch(self, stream_id: str) -> Iterator[Watch]:
         """Watch a stream. Whoever counts the changes first and looks at the stream then can miss none."""

@@ -80,12 +80,16 @@ class FakeRuntime:
         self.replayed = False
         self.pause: Pause | None = PAUSE
         self.checks = {"database": True}
+        self.counts: bytes | None = None
 
     def _ask(self, caller: Caller, what: Any) -> None:
         self.callers.append(caller)
         self.asked.append(what)
         if self.refuses is not None:
             raise self.refuses
+
+    def metrics(self) -> bytes | None:
+        return self.counts
 
     async def readiness(self) -> dict[str, bool]:
         return self.checks

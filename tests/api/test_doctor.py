@@ -31,6 +31,21 @@ roles: {{chat: "house:big", utility: "scripted:demo"}}
     assert {request["headers"]["authorization"] for request in mock.seen.requests} == {"Bearer sk-house-0123456789"}
 
 
+async def test_a_provider_of_which_no_model_is_named_is_asked_what_it_has(tmp_path: Path, mock: ModelServer) -> None:
+    (tmp_path / "providers.yaml").write_text(
+        f"providers: {{house: {{base_url: '{mock.base_url}', api_key_env: HOUSE_KEY}}}}", encoding="utf-8"
+    )
+    mock.script({"body": {"data": [{"id": "big"}, {"id": "small"}]}})
+
+    done = await command(
+        "doctor", place=tmp_path, FERMATA_PROVIDERS_FILE="providers.yaml", HOUSE_KEY="sk-house-0123456789"
+    )
+
+    assert done.code == 0
+    assert "It has 2 models: big, small." in done.output
+    assert [request["path"] for request in mock.seen.requests] == ["/v1/models"]
+
+
 async def test_a_model_may_be_named_and_all_well_is_code_zero(tmp_path: Path) -> None:
     done = await command("doctor", "scripted:demo", place=tmp_path)
 

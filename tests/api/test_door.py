@@ -222,3 +222,27 @@ async def test_who_may_not_ask_or_asks_too_much_is_refused_ahead_of_the_facade(r
 
     assert [stranger.status_code, too_many.status_code, let_in.status_code] == [401, 429, 200]
     assert len(runtime.asked) > 0
+
+
+async def test_counts_are_shown_to_keys_with_their_scope_alone_where_there_are_any(runtime: FakeRuntime) -> None:
+    keys = [key(), key("operator", scopes=("operator",))]
+    async with client_of(application(runtime, api_keys=keys)) as client:
+        nobody = await client.get("/metrics")
+        ann = await client.get("/metrics", headers=bearing())
+        off = await client.get("/metrics", headers=bearing("operator"))
+        runtime.counts = b"fermata_x 1.0\n"
+        on = await client.get("/metrics", headers=bearing("operator"))
+        reads = await client.get("/v1/conversations", headers=bearing("operator"))
+
+    assert [answer.status_code for answer in (nobody, ann, off, on, reads)] == [401, 403, 404, 200, 403]
+    assert "FERMATA_METRICS=true" in off.json()["detail"]
+    assert (on.text, on.headers["content-type"]) == (
+        "fermata_x 1.0\n",
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
+
+
+async def test_without_keys_counts_are_shown_to_whoever_is_on_this_machine(runtime: FakeRuntime) -> None:
+    runtime.counts = b"fermata_x 1.0\n"
+    async with client_of(application(runtime)) as client:
+        assert (await client.get("/metrics")).text == "fermata_x 1.0\n"

@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.bench.client import cancelling, client
 from tests.bench.measures import MEASURES, Bench, Row
 from tests.bench.processes import fermata, model, postgres, relay
 
@@ -15,7 +16,7 @@ RESULTS = Path(__file__).parent / "results"
 
 async def run(names: list[str]) -> list[Row]:
     """Run the named measures, or all."""
-    chosen = [measure for measure in MEASURES if not names or measure.__name__ in names]
+    chosen = [measure for measure in (*MEASURES, client, cancelling) if not names or measure.__name__ in names]
     rows: list[Row] = []
     async with postgres() as database, model() as models, relay(models) as limit:
         async with fermata(models, database) as first:

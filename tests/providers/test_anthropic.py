@@ -326,7 +326,7 @@ def test_options_and_tools_are_sent_in_the_dialects_words() -> None:
 
     assert {name: body[name] for name in body.keys() - {"model", "messages"}} == {
         "stream": True,
-        "tools": [{"name": "f", "description": "does f", "input_schema": schema}],
+        "tools": [{"name": "f", "description": "does f", "input_schema": schema, "eager_input_streaming": True}],
         "tool_choice": {"type": "any"},
         "temperature": 0.5,
         "top_p": 0.9,

@@ -10,6 +10,7 @@ from app.domain.tools import ToolSpec
 from app.providers.base import ModelRequest
 from app.providers.compat import PRESETS, ChatCompat, compat_for
 from app.providers.dialects.chat.body import call_id, chat_body
+from app.providers.dialects.responses.body import responses_body
 from tests.oracle import check_request
 
 ROUND = (
@@ -215,3 +216,11 @@ def test_signatures_of_calls_go_back_where_the_server_wants_them() -> None:
 )
 def test_quirks_are_guessed_from_the_address(url: str, preset: str) -> None:
     assert compat_for(url) is PRESETS[preset]
+
+
+def test_a_cache_key_is_sent_where_the_server_knows_it() -> None:
+    request = ModelRequest("m", (Message("user", "hi"),), cache_key="c1")
+
+    assert chat_body(request, PRESETS["openai"])["prompt_cache_key"] == "c1"
+    assert "prompt_cache_key" not in chat_body(request, PRESETS["generic"])
+    assert responses_body(request)["prompt_cache_key"] == "c1"

@@ -11,12 +11,12 @@ import pytest
 from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.usage import Usage
 from app.providers.attempts import AttemptFailed, GatewayEvent, Serving
-from app.providers.base import CallsReady, Finish, ProviderEvent, ReasoningPiece, TextPiece, UsageReport
+from app.providers.base import CallsReady, CallStarted, Finish, ProviderEvent, ReasoningPiece, TextPiece, UsageReport
 from app.providers.chat import ChatProvider
 from app.providers.gateway import Gateway, GatewayPolicy, Route
 from app.providers.http import HttpPolicy, ModelHttp
 from app.providers.registry import ProviderRegistry
-from app.providers.scripted import Hold, call
+from app.providers.scripted import Hold, Split, call
 from tests.mock_model import ModelServer
 from tests.providers.gating import ALONE, REQUEST, ROUTE, Stage, broken
 from tests.providers.reading import BOUND
@@ -333,3 +333,16 @@ async def test_an_answer_that_dribbles_past_the_total_deadline_ends_over_sockets
 
     assert (caught.value.reason, caught.value.after_output, caught.value.retryable) == ("timeout", True, False)
     assert await server.closed() == [0]
+
+
+async def test_a_call_that_has_begun_is_output_so_nobody_else_is_asked_when_it_breaks_off() -> None:
+    begun = Split(call("get_weather", {"city": "Berlin"}, id="a"), broken=True)
+    stage = Stage([[begun, broken("transport")]], ["other"])
+
+    events, error = await stage.ask()
+
+    assert isinstance(error, ProviderError)
+    assert error.after_output
+    assert events[:2] == [Serving(0, "one", "m1"), CallStarted(0, "get_weather", "a")]
+    assert (len(stage.one.requests), len(stage.two.requests)) == (1, 0)
+    assert stage.records[0].first_output_seconds is not None

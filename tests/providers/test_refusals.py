@@ -55,6 +55,12 @@ URL = "https://models.example.org"
         ),
         (ANTHROPIC, "Thinking may not be enabled when tool_choice forces tool use.", ()),
         (ANTHROPIC, "output_config.format: no such field", ("output_config.format",)),
+        (
+            ANTHROPIC,
+            "tools.0.custom.eager_input_streaming: Extra inputs are not permitted",
+            ("tools.eager_input_streaming",),
+        ),
+        (RESPONSES, "Unknown parameter: 'prompt_cache_key'.", ("prompt_cache_key",)),
         (GEMINI, "Thinking level MEDIUM is not supported for this model.", ("generationConfig.thinkingConfig",)),
         (GEMINI, "thinking_config is not supported.", ("generationConfig.thinkingConfig",)),
         (
@@ -72,6 +78,9 @@ def test_a_field_is_taken_out_at_any_depth_and_nothing_that_was_given_changes() 
     body = {"a": {"b": 1, "c": 2}, "d": {"e": 1}}
 
     assert without(without(body, "a.b"), "d.e") == {"a": {"c": 2}}
+    tools: dict[str, list[dict[str, Any]]] = {"tools": [{"name": "f", "eager": True}, {"name": "g"}]}
+    assert without(tools, "tools.eager") == {"tools": [{"name": "f"}, {"name": "g"}]}
+    assert tools["tools"][0]["eager"]
     assert without(body, "a.x") == without(body, "x") == body == {"a": {"b": 1, "c": 2}, "d": {"e": 1}}
 
 

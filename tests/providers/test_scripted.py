@@ -7,7 +7,9 @@ import pytest
 from app.domain.messages import Message, ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (
+    CallPiece,
     CallsReady,
+    CallStarted,
     Finish,
     ModelRequest,
     ProviderEvent,
@@ -16,7 +18,7 @@ from app.providers.base import (
     UsageReport,
 )
 from app.providers.errors import failure
-from app.providers.scripted import Hold, ScriptedProvider, ScriptError, call
+from app.providers.scripted import Hold, Pause, ScriptedProvider, ScriptError, Split, call
 from tests.providers.reading import collect, failing, text_of
 
 REQUEST = ModelRequest("m", (Message("user", "hi"),))
@@ -80,6 +82,61 @@ async def test_asking_too_often_fails_at_once_and_at_the_end() -> None:
         await collect(provider.stream(REQUEST))
     with pytest.raises(ScriptError, match="asked 1 times more"):
         provider.assert_used_up()
+
+
+async def test_as_a_context_it_fails_the_test_whose_script_was_not_followed() -> None:
+    with ScriptedProvider(["a"]) as followed:
+        await collect(followed.stream(REQUEST))
+    with pytest.raises(ScriptError, match="1 of 2 steps"), ScriptedProvider(["a", "b"]) as left:
+        await collect(left.stream(REQUEST))
+    with pytest.raises(ScriptError, match="asked 1 times more"), ScriptedProvider(["a"]) as overdrawn:
+        await collect(overdrawn.stream(REQUEST))
+        with pytest.raises(ScriptError, match="asked for one more"):
+            await collect(overdrawn.stream(REQUEST))
+
+
+def test_as_a_context_it_leaves_the_error_that_the_test_had() -> None:
+    with pytest.raises(ZeroDivisionError), ScriptedProvider(["a"]):
+        raise ZeroDivisionError
+
+
+async def test_split_calls_come_in_pieces_and_are_ready_together_with_whole_ones() -> None:
+    weather, time = call("get_weather", {"city": "Berlin"}, id="a"), call("get_time", id="b")
+    provider = ScriptedProvider([["Let me see. ", Split(weather, pieces=3), time, Usage(5, 4)]])
+
+    assert await collect(provider.stream(REQUEST)) == [
+        TextPiece("Let me see. "),
+        CallStarted(0, "get_weather", "a"),
+        CallPiece(0, '{"city'),
+        CallPiece(0, '":"Ber'),
+        CallPiece(0, 'lin"}'),
+        CallsReady((weather, time)),
+        UsageReport(Usage(5, 4)),
+        Finish("tool_calls"),
+    ]
+
+
+async def test_a_call_that_breaks_off_is_begun_and_never_ready() -> None:
+    broken = Split(call("get_weather", {"city": "Berlin"}, id="a"), broken=True)
+    provider = ScriptedProvider([[broken, failure("transport", "scripted", "gone")]])
+
+    events, error = await failing(provider.stream(REQUEST))
+
+    assert events[0] == CallStarted(0, "get_weather", "a")
+    assert not [event for event in events if isinstance(event, CallsReady)]
+    assert error.after_output
+
+
+async def test_silence_takes_its_time_and_the_usage_at_the_end_is_the_tail() -> None:
+    provider = ScriptedProvider([["a", Usage(3, 1), Pause(0), "b", Usage(3, 2)]])
+
+    assert await collect(provider.stream(REQUEST)) == [
+        TextPiece("a"),
+        UsageReport(Usage(3, 1)),
+        TextPiece("b"),
+        UsageReport(Usage(3, 2)),
+        Finish("stop"),
+    ]
 
 
 def test_steps_that_are_left_fail_the_test() -> None:

@@ -59,6 +59,7 @@ class Pausing:
             new = await keeper.end(connection, seen, event=event, fence=fence, now=self._services.clock.now())
             await messages.append(connection, conversation, new if self._services.policy.persistence else ())
         self._services.wakeups.wake([seen.stream_id, free(conversation)])
+        self._services.metrics.pause_ended(event.value)
         self._log.info("pause.ended", pause_id=pause_id, by=event.value, stream_id=seen.stream_id)
         return True
 

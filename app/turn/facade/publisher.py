@@ -178,6 +178,8 @@ class Publisher:
         """Log the one line that each operation gets."""
         operation = self._operation
         ring, usage = operation.ring, operation.tally.usage
+        seconds = perf_counter() - self._began
+        operation.services.metrics.operation(operation.kind.value, status, seconds)
         level = _log.warning if status in {StreamStatus.FAILED.value, "lost"} else _log.info
         level(
             "operation",
@@ -193,5 +195,5 @@ class Publisher:
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             held_seconds=round(self._guard.held_seconds, 3) if self._guard is not None else None,
-            seconds=round(perf_counter() - self._began, 3),
+            seconds=round(seconds, 3),
         )

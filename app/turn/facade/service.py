@@ -78,6 +78,7 @@ class AgentRuntime:
     ) -> None:
         """Keep the parts; `start` makes them live. Every call passes `tenants` first."""
         self._services = services
+        self.metrics = services.metrics.render
         self._admit = tenants.admit
         self._languages = languages
         self._overrides = overrides

@@ -20,9 +20,11 @@ from app.domain.chunks import (
     ToolResultRecorded,
 )
 from app.domain.errors import AppError, ProcessingError
+from app.domain.ids import row_key
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolGate
 from app.domain.usage import Hop, Usage
+from app.observability.metrics import Metrics
 from app.providers.base import ModelRequest
 from app.providers.gateway import Gateway, Route
 from app.streaming.ring import LostFenceError
@@ -54,11 +56,12 @@ class _Progress:
 class RuntimeGmi:
     """Serves every conversation of a session, and keeps none of their messages between operations."""
 
-    def __init__(self, instance_id: str, gateway: Gateway, tools: ToolExecutor) -> None:
+    def __init__(self, instance_id: str, gateway: Gateway, tools: ToolExecutor, metrics: Metrics | None = None) -> None:
         """Keep what steps and rounds need."""
         self.instance_id = instance_id
         self._gateway = gateway
         self._tools = tools
+        self._metrics = metrics or Metrics()
         self._log = structlog.get_logger(__name__)
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
@@ -149,7 +152,9 @@ class RuntimeGmi:
             response_format=options.response_format,
             reasoning_effort=options.reasoning_effort or persona.reasoning_effort,
             extra_body=persona.extra_body,
+            extra_headers=persona.extra_headers,
             user=turn.context.caller.user_id,
+            cache_key=row_key(turn.context.caller.organization_id, turn.context.conversation_id).hex,
         )
         if progress.structured is not None:
             request = progress.structured.asked_of(request)
@@ -175,6 +180,7 @@ class RuntimeGmi:
         told = valid(progress.messages)
         if told.repairs:
             self._log.warning("request.repaired", repairs=told.repairs, **told.faults)
+            self._metrics.repaired(told.faults)
             turn.session.trace.note(
                 "warning", f"{told.repairs} faults of the messages were mended.", details=told.faults
             )

@@ -40,6 +40,9 @@ class OptionsInFile(InFile):
     max_tokens: int | None = Field(default=None, ge=1)
     reasoning_effort: Effort | None = None
     extra_body: dict[str, Any] = {}
+    extra_headers: dict[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")], Annotated[str, Field(pattern=r"^[\x20-\x7e]*$")]
+    ] = {}
 
 
 class TraceInFile(InFile):

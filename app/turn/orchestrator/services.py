@@ -7,6 +7,7 @@ from app.domain.clock import Clock
 from app.domain.policy import TurnPolicy
 from app.guardrails.registry import Guards
 from app.memory.library import Library
+from app.observability.metrics import Metrics
 from app.providers.gateway import Gateway
 from app.store.database import Database
 from app.streaming.log import LogWriter
@@ -47,3 +48,4 @@ class Services:
     aids: Aids
     background: Background = field(default_factory=Background)
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    metrics: Metrics = field(default_factory=Metrics)

@@ -73,6 +73,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         wake=lambda stream_id: services.wakeups.wake([stream_id]),
         name=operation.name,
         accept=accept,
+        metrics=services.metrics,
     )
 
 

@@ -19,6 +19,7 @@ from app.domain.session import SessionKey, SessionState
 from app.domain.tools import FailureMode, ToolSpec
 from app.domain.turn import TurnInput
 from app.domain.usage import ModelCall, Usage
+from app.observability.metrics import Metrics
 from app.prompts.engine import Prompt
 from app.prompts.slots import Slots
 from app.providers.gateway import Gateway
@@ -62,6 +63,7 @@ class PhaseServices:
     wake: Callable[[str], None]
     name: Callable[[str, Persona], None]
     accept: Accept
+    metrics: Metrics
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ class AnthropicDialect:
         not_taken("thinking", "thinking"),
         not_taken("effort", "output_config.effort"),
         refusal("output_config|output_format|structured output", *format_fields),
+        not_taken("eager_input_streaming", "tools.eager_input_streaming"),
         *SAMPLING,
     )
 

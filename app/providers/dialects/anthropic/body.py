@@ -87,7 +87,12 @@ def _settings(request: ModelRequest) -> dict[str, Any]:
         settings["metadata"] = {"user_id": request.user}
     if request.tools:
         settings["tools"] = [
-            {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+            {
+                "name": spec.name,
+                "description": spec.description,
+                "input_schema": dict(spec.input_schema),
+                "eager_input_streaming": True,  # else long arguments come after minutes of silence, all at once
+            }
             for spec in request.tools
         ]
         if request.tool_choice != "auto":

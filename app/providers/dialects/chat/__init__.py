@@ -15,6 +15,7 @@ class ChatDialect:
         not_taken("reasoning_effort", "reasoning_effort"),
         refusal("response_format|json_schema", "response_format"),
         refusal("stream_options|include_usage", "stream_options"),
+        not_taken("prompt_cache_key", "prompt_cache_key"),
         *SAMPLING,
     )
 

@@ -77,6 +77,7 @@ def _options(request: ModelRequest, compat: ChatCompat) -> dict[str, Any]:
         "reasoning_effort": request.reasoning_effort,
         "response_format": None if request.response_format is None else dict(request.response_format),
         "user": request.user if compat.user_field else None,
+        "prompt_cache_key": request.cache_key if compat.cache_key_field else None,
     }
     return {name: value for name, value in options.items() if value is not None}
 

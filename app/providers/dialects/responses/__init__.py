@@ -14,6 +14,7 @@ class ResponsesDialect:
         refusal(r"encrypted[_ ]content|'include'", "include"),
         not_taken(r"reasoning(?:\.effort)?", "reasoning"),
         refusal(r"text\.format|json_schema", "text"),
+        not_taken("prompt_cache_key", "prompt_cache_key"),
         *SAMPLING,
     )
 

@@ -28,6 +28,7 @@ def responses_body(request: ModelRequest) -> dict[str, Any]:
         "top_p": request.top_p,
         "max_output_tokens": request.max_tokens,
         "user": request.user,
+        "prompt_cache_key": request.cache_key,
         "text": _text(request.response_format),
         "reasoning": None if request.reasoning_effort is None else {"effort": request.reasoning_effort},
     }

@@ -29,6 +29,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     await services.accept(store, draft.chosen()[2], inbound_payload(draft))
     for stream_id in closed:
         services.wake(stream_id)
+        services.metrics.pause_ended(PauseEvent.NEW_TURN.value)
 
 
 async def _end_held(connection: Connection, draft: TurnDraft, services: PhaseServices) -> list[str]:

@@ -46,6 +46,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     room.check(told.messages, "The turn")
     if told.repairs:
         structlog.get_logger(__name__).warning("history.repaired", repairs=told.repairs, **told.faults)
+        services.metrics.repaired(told.faults)
     draft.history = told.messages
     draft.room = room
     draft.routing["history"] = _report(kept, told, room)
