@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import structlog
 
@@ -15,7 +16,7 @@ from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock, SystemClock
 from app.domain.errors import ConfigurationError
 from app.domain.ids import row_key
-from app.domain.policy import HistoryPolicy, LeasePolicy, TurnPolicy
+from app.domain.policy import HistoryPolicy, LeasePolicy, TenantPolicy, TurnPolicy
 from app.guardrails.registry import Guards
 from app.guardrails.shipped import build_guards
 from app.memory.embedding import embedder_of
@@ -71,8 +72,23 @@ from app.turn.preparation.aids import aids_of
 SHIPPED_PERSONAS = Path(__file__).parent / "personas"
 
 
+class Parts(TypedDict, total=False):
+    """What a program brings along in the place of parts, or beside them.
+
+    `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
+    manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name. `host_tools` are
+    further tools of the runtime, and `memory` is a long-term memory.
+    """
+
+    providers: ProviderRegistry | None
+    gmis: Gmis | None
+    guards: Guards | None
+    host_tools: Sequence[Tool]
+    memory: LongTermMemory | None
+
+
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[AgentRuntime]:
+async def running(settings: Settings, **parts: Unpack[Parts]) -> AsyncIterator[AgentRuntime]:
     """Bring up the database and the runtime, give the runtime, and give everything back at the end.
 
     Raises ConfigurationError, DatabaseError or EmbeddedPostgresError with a sentence for the operator.
@@ -83,7 +99,7 @@ async def running(settings: Settings) -> AsyncIterator[AgentRuntime]:
             await upgrade_async(_direct(settings, url))
         else:
             await check_current(url, pooled=settings.database_pooler == "transaction")
-        runtime = build(settings, url)
+        runtime = build(settings, url, **parts)
         await runtime.start()
         try:
             yield runtime
@@ -132,9 +148,7 @@ def build(
 ) -> AgentRuntime:
     """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
 
-    `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
-    manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name. `host_tools` are
-    further tools of the runtime, and `memory` is a long-term memory, from a host in the same process.
+    `Parts` says what the further arguments are.
     """
     clock = SystemClock()
     database = Database(url, pool_size=settings.database_pool_size, pooled=settings.database_pooler == "transaction")
@@ -221,7 +235,7 @@ def _runtime(settings: Settings, services: Services, overrides: SessionOverrides
         services,
         tail,
         lifecycle,
-        _tenants(settings),
+        Tenants(services.policy.tenants),
         languages=Languages(settings.language_policy, LangidDetector),
         overrides=overrides,
     )
@@ -305,6 +319,7 @@ def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:
         max_waiting_turns=settings.max_waiting_turns,
         trace_entries=settings.reasoning_trace_entries,
         keep_prompts=settings.keep_prompts,
+        tenants=_tenants(settings),
     )
 
 
@@ -315,8 +330,8 @@ def _overrides_policy(settings: Settings) -> OverridesPolicy:
     )
 
 
-def _tenants(settings: Settings) -> Tenants:
-    return Tenants(
+def _tenants(settings: Settings) -> TenantPolicy:
+    return TenantPolicy(
         single=settings.tenant_mode == "single_tenant",
         default=(settings.default_organization_id or "").strip(),
         strict=settings.strict_organization_isolation,

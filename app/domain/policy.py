@@ -56,6 +56,23 @@ class HistoryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantPolicy:
+    """How organizations are told apart: `single` for all, and `strict` where others than the `default` are refused."""
+
+    single: bool = False
+    default: str = ""
+    strict: bool = False
+
+    def to_json(self) -> dict[str, str | bool | None]:
+        """Give what the routing block tells."""
+        return {
+            "mode": "single_tenant" if self.single else "multi_tenant",
+            "strict_organization_isolation": self.strict,
+            "default_organization_id": self.default or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class TurnPolicy:
     """How turns run. Durations are seconds, sizes are messages or bytes.
 
@@ -74,6 +91,7 @@ class TurnPolicy:
     max_waiting_turns: int = 10
     trace_entries: int = 500
     keep_prompts: bool = False
+    tenants: TenantPolicy = TenantPolicy()
 
     def longest(self, asked: float | None, own: float | None) -> float:
         """Give how many seconds an operation may take: as the turn asks, else as its persona says, else as set."""

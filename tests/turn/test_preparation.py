@@ -275,6 +275,8 @@ async def test_phase_12_assembles_the_history_and_what_was_decided_is_stored_wit
     assert set(routing) >= {
         "prompt_profile",
         "organization_id",
+        "tenant_routing",
+        "long_term_memory_recall",
         "long_term_memory_policy",
         "task_outcome_telemetry",
         "adaptive_execution",

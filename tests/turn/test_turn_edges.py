@@ -106,6 +106,11 @@ async def test_in_a_service_of_one_organization_a_call_that_names_none_is_of_the
         chunks = await stage.play("Hi.")
         (routing,) = [c["updates"] for c in chunks if "organization_id" in c.get("updates", {})]
         assert routing["organization_id"] == "acme"
+        assert routing["tenant_routing"] == {
+            "mode": "single_tenant",
+            "strict_organization_isolation": False,
+            "default_organization_id": "acme",
+        }
         assert (await stage.runtime.get_conversation(Caller("ada", "acme"), CHAT)).conversation_id == CHAT
 
 

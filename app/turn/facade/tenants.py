@@ -3,26 +3,25 @@
 from dataclasses import dataclass, replace
 
 from app.domain.errors import OrganizationRefusedError
+from app.domain.policy import TenantPolicy
 from app.domain.turn import Caller
 
 
 @dataclass(frozen=True, slots=True)
 class Tenants:
-    """`single`: all calls belong to `default` unless they name another; `strict`: then they are refused."""
+    """`single`: all calls belong to the default one unless they name another; `strict`: then they are refused."""
 
-    single: bool = False
-    default: str = ""
-    strict: bool = False
+    policy: TenantPolicy
 
     def admit(self, caller: Caller) -> Caller:
         """Give the caller with the organization that the call is for; OrganizationRefusedError when it may not be."""
-        named = caller.organization_id.strip()
-        if not self.single:
+        named, policy = caller.organization_id.strip(), self.policy
+        if not policy.single:
             return replace(caller, organization_id=named)
-        if self.strict and named not in {"", self.default}:
+        if policy.strict and named not in {"", policy.default}:
             message = f"This service does not serve the organization {named!r}; leave organization_id out."
             raise OrganizationRefusedError(message, organization_id=named)
-        if self.strict and not self.default:
+        if policy.strict and not policy.default:
             message = "This service serves one organization and names none: set FERMATA_DEFAULT_ORGANIZATION_ID."
             raise OrganizationRefusedError(message)
-        return replace(caller, organization_id=named or self.default)
+        return replace(caller, organization_id=named or policy.default)
