@@ -17,7 +17,7 @@ from app.domain.clock import Clock, SystemClock
 from app.domain.errors import ConfigurationError
 from app.domain.ids import row_key
 from app.domain.policy import HistoryPolicy, LeasePolicy, TenantPolicy, TurnPolicy
-from app.guardrails.registry import Guards
+from app.guardrails.registry import Guards, OnVerdict
 from app.guardrails.shipped import build_guards
 from app.memory.embedding import embedder_of
 from app.memory.library import Library
@@ -77,7 +77,8 @@ class Parts(TypedDict, total=False):
 
     `providers` stand in for those that the settings name; the runtime closes them at its end. `gmis` stands in for the
     manager that gives out the runtime's own GMI, `guards` for the guardrails that the settings name. `host_tools` are
-    further tools of the runtime, and `memory` is a long-term memory.
+    further tools of the runtime, and `memory` is a long-term memory. `on_verdict` is told of the verdicts of the guards
+    that the settings name.
     """
 
     providers: ProviderRegistry | None
@@ -85,6 +86,7 @@ class Parts(TypedDict, total=False):
     guards: Guards | None
     host_tools: Sequence[Tool]
     memory: LongTermMemory | None
+    on_verdict: OnVerdict | None
 
 
 @asynccontextmanager
@@ -145,6 +147,7 @@ def build(
     guards: Guards | None = None,
     host_tools: Sequence[Tool] = (),
     memory: LongTermMemory | None = None,
+    on_verdict: OnVerdict | None = None,
 ) -> AgentRuntime:
     """Put the parts together. Nothing is opened before the runtime starts; call it inside the event loop.
 
@@ -166,7 +169,7 @@ def build(
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
-    guards = guards or _guards(settings, models, gateway, personas)
+    guards = guards or _guards(settings, models, gateway, personas, on_verdict)
     embedder = embedder_of(gateway.registry, models.roles.embedding)
     personas.demand(tools.registry.check_persona, guards.check_persona, adapting.check, sentiment.check_persona)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
@@ -199,11 +202,14 @@ def _personas(settings: Settings) -> Personas:
     return Personas(load_personas(settings.personas_dir or SHIPPED_PERSONAS), default_id=settings.default_persona_id)
 
 
-def _guards(settings: Settings, models: ModelSetup, gateway: Gateway, personas: Personas) -> Guards:
+def _guards(
+    settings: Settings, models: ModelSetup, gateway: Gateway, personas: Personas, on_verdict: OnVerdict | None
+) -> Guards:
     return build_guards(
         settings,
         means_of(gateway, settings.guardrail_options, models.roles.utility, _secrets(settings)),
         named=[name for persona in personas.all() for name in persona.guardrails],
+        on_verdict=on_verdict,
     )
 
 

@@ -83,6 +83,7 @@ async def test_each_phase_has_a_span_of_its_name(stage: Stage, monkeypatch: pyte
             names.append(name)
             return super().start_as_current_span(name, *args, **more)
 
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     monkeypatch.setattr(trace, "get_tracer", lambda _: Tracer())
     stage.provider.add("Hello.")
     await stage.play("Hi.")

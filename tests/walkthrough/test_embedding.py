@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from app.bootstrap import running
+from app.guardrails.registry import Report
 from app.providers.registry import ProviderRegistry
 from app.providers.scripted import ScriptedProvider, call
 from app.settings import Settings
@@ -55,13 +56,19 @@ async def order_status(order_id: str) -> str:
     return f"{order_id} is on its way"
 
 
-async def test_a_program_brings_tools_and_providers_of_its_own_along(database: str, tmp_path: Path) -> None:
+async def test_a_program_brings_tools_and_providers_of_its_own_along_and_hears_of_verdicts(
+    database: str, tmp_path: Path
+) -> None:
     provider = ScriptedProvider([[call("order_status", {"order_id": "A7"}, id="c1")], "It is on its way."])
     own = persona(tmp_path, tools="[order_status]")
-    settings = Settings(_env_file=None, **{"database_url": database, **own})
+    settings = Settings(_env_file=None, **{"database_url": database, "guardrails": ["pii"], **own})
     parts = ProviderRegistry([provider])
-    async with running(settings, providers=parts, host_tools=[FunctionTool(order_status)]) as runtime:
+    told: list[Report] = []
+    async with running(
+        settings, providers=parts, host_tools=[FunctionTool(order_status)], on_verdict=told.append
+    ) as runtime:
         chunks = [chunk async for chunk in Host(runtime).process_request(turn_input("Where is A7?"))]
     assert one(chunks, "final_response")["final_response_text"] == "It is on its way."
     assert "A7 is on its way" in str(provider.requests[-1].messages[-1].content)
+    assert [(report.action, report.final_text) for report in told] == [("allow", "It is on its way.")]
     provider.assert_used_up()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -72,11 +73,18 @@ RETRY_SECONDS: Final = 0.25
 
 async def prepare(draft: TurnDraft, services: PhaseServices, phases: Sequence[Phase] = PHASES) -> PreparedTurn:
     """Run the phases one after another. Raises what a phase raises, where its rule says so; an `AppError` as it is."""
-    tracer = trace.get_tracer("fermata.preparation")
+    tracer = _tracer()
     for phase in phases:
-        with tracer.start_as_current_span(f"preparation.{phase.name}"):
+        with tracer.start_as_current_span(f"preparation.{phase.name}") if tracer is not None else nullcontext():
             await _RUN[phase.rule](phase, draft, services)
     return finished(draft)
+
+
+def _tracer() -> trace.Tracer | None:
+    """Give what makes spans; None while nothing is set up that would read them, so that they cost nothing."""
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return None
+    return trace.get_tracer("fermata.preparation")
 
 
 async def _refusing(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:
