@@ -238,7 +238,7 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
 
     metrics: bool = Field(
         default=False,
-        description="Count what is done, and show it at `GET /metrics` to keys with the scope `operator`.",
+        description="Count what is done, and show it at `GET /metrics` to keys of the scope `operator`.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["auto", "json", "console"] = Field(
