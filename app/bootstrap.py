@@ -22,6 +22,8 @@ from app.guardrails.shipped import build_guards
 from app.memory.embedding import embedder_of
 from app.memory.library import Library
 from app.memory.longterm import LongTermMemory
+from app.memory.memories import Memories
+from app.memory.tools import memory_tools
 from app.observability.metrics import Counted, Metrics
 from app.providers.billing import counting
 from app.providers.doctor import Finding, examine, examine_embedding, examine_provider
@@ -162,15 +164,16 @@ def build(
     gateway = Gateway(providers or build_registry(models.providers), models.gateway, on_attempt=told)
     personas = _personas(settings)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
+    embedder = embedder_of(gateway.registry, models.roles.embedding)
+    memories = memory or Memories(database, clock, embedder)
+    attached = memory or (memories if _remembers(settings, personas) else None)
     adapting = Adapting(overrides, personas.known)
-    own, sources = _tools(settings, database, clock)
     tools = ToolExecutor(
-        ToolRegistry([*own, *adapting.tools(), *host_tools], sources),
+        _registry(settings, database, clock, memories, [*adapting.tools(), *host_tools]),
         timeout=settings.tool_timeout_seconds,
         max_output_bytes=settings.max_result_bytes,
     )
     guards = guards or _guards(settings, models, gateway, personas, on_verdict)
-    embedder = embedder_of(gateway.registry, models.roles.embedding)
     personas.demand(tools.registry.check_persona, guards.check_persona, adapting.check, sentiment.check_persona)
     lease = Lease(database, clock, LeasePolicy(settings.lease_renew_seconds, settings.lease_seconds), rings=rings)
     services = Services(
@@ -190,12 +193,18 @@ def build(
         plain_text=PlainText(),
         guards=guards,
         library=Library(database, clock, embedder, longest=settings.max_document_characters),
+        memories=memories,
         policy=_turn_policy(settings, models),
-        aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, memory=memory),
+        aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, memory=attached),
         secrets=tuple(_secrets(settings)),
         metrics=metrics,
     )
     return _runtime(settings, services, overrides)
+
+
+def _remembers(settings: Settings, personas: Personas) -> bool:
+    """Tell whether a policy or a persona asks for memory; otherwise no turn looks what its conversation says of it."""
+    return bool(settings.long_term_memory_policy) or any(persona.memory.enabled for persona in personas.all())
 
 
 def _personas(settings: Settings) -> Personas:
@@ -273,8 +282,10 @@ async def examine_models(settings: Settings, named: Sequence[str] = ()) -> list[
     return found
 
 
-def _tools(settings: Settings, database: Database, clock: Clock) -> tuple[list[Tool], list[ToolSource]]:
-    """Give the tools that ship, those that installed packages offer, those of the file, and the file's MCP servers."""
+def _registry(
+    settings: Settings, database: Database, clock: Clock, memories: LongTermMemory, further: Sequence[Tool]
+) -> ToolRegistry:
+    """Register the tools that ship, those of packages, those of the file with its MCP servers, and further ones."""
 
     async def search(context: ToolContext, words: Sequence[str], limit: int) -> list[dict[str, object]]:
         conversation = row_key(context.caller.organization_id, context.conversation_id)
@@ -285,6 +296,7 @@ def _tools(settings: Settings, database: Database, clock: Clock) -> tuple[list[T
         ]
 
     shipped: list[Tool] = [CurrentTime(clock), Calculator(), ConversationSearch(search)]
+    shipped += memory_tools(memories, on=settings.enable_conversational_persistence)
     declared: list[Tool] = []
     sources: list[ToolSource] = []
     if settings.tools_file is not None:
@@ -297,7 +309,7 @@ def _tools(settings: Settings, database: Database, clock: Clock) -> tuple[list[T
         declared += called
         if servers:
             sources.append(McpServers([McpServer(part, private=private) for part, private in servers]))
-    return [*shipped, *installed_tools(), *declared], sources
+    return ToolRegistry([*shipped, *installed_tools(), *declared, *further], sources)
 
 
 def _bus(settings: Settings, url: str, database: Database) -> Bus:

@@ -1,10 +1,10 @@
-"""What the door asks of the runtime beside turns: documents. As protocols, so that tests can put others there."""
+"""What the door asks of the runtime beside turns, as protocols: documents and memories."""
 
 from typing import Protocol
 
 from app.domain.documents import DocumentView, FoundChunk, Lookup, NewDocument
 from app.domain.turn import Caller
-from app.domain.views import Page
+from app.domain.views import MemoryView, Page
 
 
 class DocumentDesk(Protocol):
@@ -34,4 +34,20 @@ class DocumentDesk(Protocol):
 
     async def remove(self, caller: Caller, document_id: str) -> None:
         """Erase a document."""
+        ...
+
+
+class MemoryDesk(Protocol):
+    """Shows users what is remembered of them, and forgets it."""
+
+    async def page(self, caller: Caller, *, cursor: str | None, limit: int) -> Page[MemoryView]:
+        """List memories, the newest first."""
+        ...
+
+    async def remove(self, caller: Caller, memory_id: str) -> None:
+        """Forget one."""
+        ...
+
+    async def remove_all(self, caller: Caller) -> int:
+        """Forget all of the caller's."""
         ...

@@ -14,6 +14,7 @@ from app.api.routes import (
     conversations,
     documents,
     health,
+    memories,
     metrics,
     page,
     pending_requests,
@@ -36,7 +37,7 @@ EXPOSED_HEADERS: Final = (
 def install(app: FastAPI, policy: DoorPolicy) -> None:
     """Make an application the door. The middleware that is added last is passed first."""
     app.state.door = Door(policy)
-    chatting = (turns, tool_results, pending_requests, streams, conversations, documents, sessions, personas)
+    chatting = (turns, tool_results, pending_requests, streams, conversations, documents, memories, sessions, personas)
     for module in (*chatting, health, metrics, page):
         app.include_router(module.router)
     problems.install(app)

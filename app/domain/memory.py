@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from app.domain.ids import row_key
 from app.domain.turn import Caller
 
 MemoryScope = Literal["conversation", "user", "persona", "organization"]
@@ -18,11 +19,16 @@ SCOPES: Final[tuple[MemoryScope, ...]] = ("conversation", "user", "persona", "or
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlace:
-    """Where a turn stands: for whom it is, in which conversation (its row key), and who answers."""
+    """Where a turn stands: for whom it is, in which conversation, and who answers."""
 
     caller: Caller
-    conversation: UUID
+    conversation_id: str
     persona_id: str
+
+    @property
+    def conversation(self) -> UUID:
+        """The conversation's row key."""
+        return row_key(self.caller.organization_id, self.conversation_id)
 
     def scope_id(self, scope: MemoryScope) -> str:
         """Give the name of a scope at this place, within the organization."""

@@ -147,6 +147,39 @@ class SelfImprovement:
 
 
 @dataclass(frozen=True, slots=True)
+class RetrievalUse:
+    """Which documents a persona's turns look in, and when: for every input, or for one that has one of the words.
+
+    `collections` None are all collections, an empty list is none.
+    """
+
+    enabled: bool = False
+    collections: tuple[str, ...] | None = None
+    top_k: int = 5
+    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+    on_user_query: bool = True
+    on_keywords: tuple[str, ...] = ()
+
+    def is_due(self, text: str) -> bool:
+        """Tell whether documents are looked in for an input."""
+        if not self.enabled or not text.strip():
+            return False
+        said = text.casefold()
+        return self.on_user_query or any(word.casefold() in said for word in self.on_keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Whether a persona remembers, for whom (never for other users), and what of a turn; so many traces are told."""
+
+    enabled: bool = False
+    scope: Literal["conversation", "user", "persona"] = "user"
+    top_k: int = 5
+    remembers_user: bool = True
+    remembers_replies: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Persona:
     """A persona as its file says. Without `model`, the runtime's default model answers."""
 
@@ -179,6 +212,8 @@ class Persona:
     session_start: SessionStart = field(default_factory=SessionStart)
     sentiment_tracking: SentimentTracking = field(default_factory=SentimentTracking)
     meta_prompts: tuple[MetaPrompt, ...] = ()
+    retrieval: RetrievalUse = field(default_factory=RetrievalUse)
+    memory: MemoryUse = field(default_factory=MemoryUse)
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that a snapshot keeps."""
@@ -225,6 +260,8 @@ _PARTS: Final[Mapping[str, type[Any]]] = {
     "criteria": Criteria,
     "session_start": SessionStart,
     "sentiment_tracking": SentimentTracking,
+    "retrieval": RetrievalUse,
+    "memory": MemoryUse,
 }
 """The fields that are mappings of their own."""
 

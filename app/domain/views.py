@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from app.domain.errors import MalformedError
+from app.domain.memory import MemoryScope, MemoryType
 from app.domain.turn import StreamStatus
 
 T = TypeVar("T")
@@ -226,3 +227,22 @@ class SpendingView:
     cost_usd: float | None
     stream_id: str | None = None
     requests: tuple[RequestView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryView:
+    """A memory trace as its user sees it."""
+
+    memory_id: str
+    scope: MemoryScope
+    type: MemoryType
+    source: str
+    category: str | None
+    content: str
+    conversation_id: str
+    persona_id: str
+    strength: float
+    stability_seconds: float
+    recalled: int
+    created_at: str
+    accessed_at: str

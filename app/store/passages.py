@@ -32,7 +32,7 @@ _doc = documents.c
 _part = document_chunks.c
 
 
-class _Vector(UserDefinedType[Any]):
+class Vector(UserDefinedType[Any]):
     """pgvector's type, of as many dimensions as the vectors have: an index on the same expression is then used."""
 
     cache_ok = True
@@ -84,7 +84,7 @@ async def words_of(connection: Connection, query: str, configurations: Sequence[
 
 async def by_words(connection: Connection, lookup: Lookup, words: Sequence[str], limit: int) -> list[Candidate]:
     """Give chunks that hold at least one of the words, those with more of them first."""
-    asked = cast(literal(" | ".join(map(_quoted, words))), TSQUERY)
+    asked = cast(literal(any_of(words)), TSQUERY)
     held = func.tsvector_to_array(_part.words).label("held")
     query = _chunks(lookup).add_columns(held).where(_part.words.op("@@")(asked))
     rows = await connection.execute(query.order_by(func.ts_rank(_part.words, asked).desc()).limit(limit))
@@ -95,7 +95,7 @@ async def by_meaning(
     connection: Connection, lookup: Lookup, vector: Sequence[float], model: str, limit: int
 ) -> list[FoundChunk]:
     """Give the chunks whose vectors of that model are nearest, with their cosine similarity as score."""
-    kind = _Vector(len(vector))
+    kind = Vector(len(vector))
     distance = cast(_part.embedding, kind).op("<=>")(cast(literal(list(vector), _part.embedding.type), kind))
     query = _chunks(lookup).add_columns(distance.label("distance")).where(_part.embedding_model == model)
     rows = await connection.execute(query.order_by(distance).limit(limit))
@@ -105,6 +105,11 @@ async def by_meaning(
 async def has_vectors(connection: Connection) -> bool:
     """Tell whether the database has pgvector."""
     return await connection.scalar(text("SELECT 1 FROM pg_extension WHERE extname = 'vector'")) is not None
+
+
+def any_of(words: Sequence[str]) -> str:
+    """Give the query for texts that hold at least one of the words, each as Postgres has it."""
+    return " | ".join(map(_quoted, words))
 
 
 def _within(lookup: Lookup) -> ColumnElement[bool]:

@@ -346,6 +346,37 @@ task_outcome_windows: Final = Table(
     Column("samples", JSON, nullable=False, server_default=text("'[]'")),
 )
 
+memory_traces: Final = Table(
+    "memory_traces",
+    metadata,
+    Column("organization_id", Text, primary_key=True),
+    Column("trace_id", Text, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("scope_id", Text, nullable=False),
+    Column("conversation", Uuid, nullable=False),
+    Column("conversation_id", Text, nullable=False),
+    Column("persona_id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("category", Text),
+    Column("content", Text, nullable=False),
+    Column("valence", Double, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("strength", Double, nullable=False),
+    Column("stability", Double, nullable=False),
+    Column("intensity", Double, nullable=False),
+    Column("recalled", Integer, nullable=False),
+    Column("words", TSVECTOR, nullable=False),
+    Column("embedding_model", Text),
+    Column("embedding", ARRAY(REAL)),
+    _time("created_at", nullable=False),
+    _time("accessed_at", nullable=False),
+    Index("ix_memory_traces_scope", "organization_id", "scope", "scope_id", "created_at"),
+    Index("ix_memory_traces_user", "organization_id", "user_id", "created_at", "trace_id"),
+    Index("ix_memory_traces_conversation", "conversation"),
+)
+
 replicas: Final = Table(
     "replicas",
     metadata,

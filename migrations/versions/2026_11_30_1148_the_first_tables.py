@@ -76,6 +76,40 @@ def upgrade() -> None:
     )
     op.create_index("ix_documents_newest", "documents", ["organization_id", "created_at", "document_id"], unique=False)
     op.create_table(
+        "memory_traces",
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("trace_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("scope_id", sa.Text(), nullable=False),
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("persona_id", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("category", sa.Text(), nullable=True),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("valence", sa.Double(), nullable=False),
+        sa.Column("confidence", sa.Double(), nullable=False),
+        sa.Column("strength", sa.Double(), nullable=False),
+        sa.Column("stability", sa.Double(), nullable=False),
+        sa.Column("intensity", sa.Double(), nullable=False),
+        sa.Column("recalled", sa.Integer(), nullable=False),
+        sa.Column("words", postgresql.TSVECTOR(), nullable=False),
+        sa.Column("embedding_model", sa.Text(), nullable=True),
+        sa.Column("embedding", sa.ARRAY(sa.REAL()), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("accessed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("organization_id", "trace_id", name=op.f("pk_memory_traces")),
+    )
+    op.create_index("ix_memory_traces_conversation", "memory_traces", ["conversation"], unique=False)
+    op.create_index(
+        "ix_memory_traces_scope", "memory_traces", ["organization_id", "scope", "scope_id", "created_at"], unique=False
+    )
+    op.create_index(
+        "ix_memory_traces_user", "memory_traces", ["organization_id", "user_id", "created_at", "trace_id"], unique=False
+    )
+    op.create_table(
         "reasoning_traces",
         sa.Column("organization_id", sa.Text(), nullable=False),
         sa.Column("user_id", sa.Text(), nullable=False),
@@ -435,6 +469,10 @@ def downgrade() -> None:
     op.drop_table("replicas")
     op.drop_index("ix_reasoning_traces_conversation", table_name="reasoning_traces")
     op.drop_table("reasoning_traces")
+    op.drop_index("ix_memory_traces_user", table_name="memory_traces")
+    op.drop_index("ix_memory_traces_scope", table_name="memory_traces")
+    op.drop_index("ix_memory_traces_conversation", table_name="memory_traces")
+    op.drop_table("memory_traces")
     op.drop_index("ix_documents_newest", table_name="documents")
     op.drop_index(
         "ix_documents_conversation", table_name="documents", postgresql_where=sa.text("conversation IS NOT NULL")

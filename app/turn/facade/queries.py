@@ -12,7 +12,7 @@ from app.domain.messages import Message
 from app.domain.pause import PauseState
 from app.domain.turn import Caller, Pause, StreamStatus
 from app.domain.views import ConversationView, Cursor, MessageView, Page, StreamView
-from app.store import claims, conversations, documents, messages, pauses, sessions, streams
+from app.store import claims, conversations, documents, messages, pauses, sessions, streams, traces
 from app.store.conversations import ConversationRecord, unknown_conversation
 from app.store.database import Connection, Database
 from app.store.messages import MessageRecord, NewMessage
@@ -171,6 +171,7 @@ class Queries:
             names = await streams.names(connection, record.id)
             await sessions.forget(connection, record.id)
             await documents.forget(connection, record.id)
+            await traces.forget(connection, record.id)
             await conversations.erase(connection, record.id)
         return names
 

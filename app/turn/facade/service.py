@@ -38,10 +38,10 @@ from app.store.pauses import PauseRecord
 from app.streaming.manager import AsyncStreamClientBridge
 from app.streaming.tail import Tail
 from app.turn.facade.catalog import Catalog
-from app.turn.facade.documents import Documents
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.idempotency import Repeats, fingerprint
+from app.turn.facade.knowledge import desks
 from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.overrides import SessionOverrides
@@ -96,7 +96,7 @@ class AgentRuntime:
         self.session_overrides = catalog.session_overrides
         self.change_session_overrides = catalog.change_session_overrides
         self.reset_session_overrides = catalog.reset_session_overrides
-        self.documents = Documents(services.database, services.library, tenants.admit)
+        self.documents, self.memories = desks(services.database, services.library, tenants.admit)
         self.stream_prompts = Prompts(services.database, tenants.admit).of_stream
 
     async def start(self) -> None:

@@ -166,6 +166,27 @@ class MetaPromptInFile(InFile):
         return self
 
 
+class RetrievalInFile(InFile):
+    """Which documents are looked in, as a file gives it."""
+
+    enabled: bool = True
+    collections: list[str] | None = None
+    top_k: int = Field(default=5, ge=1, le=50)
+    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+    on_user_query: bool = True
+    on_keywords: list[str] = []
+
+
+class MemoryInFile(InFile):
+    """What is remembered, as a file gives it."""
+
+    enabled: bool = True
+    scope: Literal["conversation", "user", "persona"] = "user"
+    top_k: int = Field(default=5, ge=1, le=50)
+    remembers_user: bool = True
+    remembers_replies: bool = True
+
+
 class PromptPartInFile(InFile):
     """One part of a system prompt that is written in parts."""
 
@@ -205,6 +226,8 @@ class PersonaInFile(InFile):
     prompt_shares: dict[str, Share] = {}
     sentiment_tracking: SentimentInFile = SentimentInFile()
     meta_prompts: list[MetaPromptInFile] = Field(default=[], max_length=50)
+    retrieval: RetrievalInFile = RetrievalInFile(enabled=False)
+    memory: MemoryInFile = MemoryInFile(enabled=False)
 
     @field_validator("id")
     @classmethod

@@ -79,6 +79,7 @@ class Operation:
         self.waits = False
         self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None
+        self.said, self.sentiment = "", 0.0
         self.language: Language | None = None
         self.degraded = False
         self.keeps: Mapping[str, Any] = {}

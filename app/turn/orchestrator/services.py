@@ -7,6 +7,7 @@ from app.domain.clock import Clock
 from app.domain.policy import TurnPolicy
 from app.guardrails.registry import Guards
 from app.memory.library import Library
+from app.memory.longterm import LongTermMemory
 from app.observability.metrics import Metrics
 from app.providers.gateway import Gateway
 from app.store.database import Database
@@ -44,6 +45,7 @@ class Services:
     plain_text: PlainText
     guards: Guards
     library: Library
+    memories: LongTermMemory
     policy: TurnPolicy
     aids: Aids
     background: Background = field(default_factory=Background)

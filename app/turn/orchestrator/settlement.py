@@ -16,6 +16,7 @@ from app.turn.orchestrator import tracing
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.queue import free
+from app.turn.orchestrator.remembering import remember_behind
 
 
 async def settle(
@@ -67,6 +68,7 @@ async def settle(
     services.wakeups.wake([operation.stream_id, free(operation.conversation)])
     for begin in operation.afterwards:
         begin(outcome.status)
+    remember_behind(operation, outcome)
 
 
 async def _write(

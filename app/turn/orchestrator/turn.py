@@ -74,6 +74,8 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         name=operation.name,
         accept=accept,
         metrics=services.metrics,
+        library=services.library,
+        memories=services.memories,
     )
 
 
@@ -106,6 +108,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
     planned = prepared.failure_mode
     if prepared.mind:
         note_mind(operation, prepared.mind)
+    operation.said, operation.sentiment, operation.persona = prepared.said, prepared.sentiment, persona
     default = operation.services.policy.max_tool_iterations
     return GmiTurnInput(
         persona=persona,
@@ -125,6 +128,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         room=prepared.room,
         session=operation.session,
         prompt=prepared.prompt,
+        sources=prepared.sources,
         terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,
     )

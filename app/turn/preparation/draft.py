@@ -9,6 +9,7 @@ from app.conversation.history import Summary
 from app.conversation.tokens import TokenCounters
 from app.domain.chunks import StreamChunk
 from app.domain.clock import Clock
+from app.domain.documents import FoundChunk
 from app.domain.errors import ValidationError
 from app.domain.memory_policy import MemoryPolicy
 from app.domain.messages import Message
@@ -19,6 +20,8 @@ from app.domain.session import SessionKey, SessionState
 from app.domain.tools import FailureMode, ToolSpec
 from app.domain.turn import TurnInput
 from app.domain.usage import ModelCall, Usage
+from app.memory.library import Library
+from app.memory.longterm import LongTermMemory
 from app.observability.metrics import Metrics
 from app.prompts.engine import Prompt
 from app.prompts.slots import Slots
@@ -64,6 +67,8 @@ class PhaseServices:
     name: Callable[[str, Persona], None]
     accept: Accept
     metrics: Metrics
+    library: Library
+    memories: LongTermMemory
 
 
 @dataclass(slots=True)
@@ -73,6 +78,7 @@ class TurnDraft:
     `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them. `kept` is what the
     conversation keeps of earlier turns' preparation, and `keeps` what it is to keep of this one.
     `mind` is what the turn changes in that part of its session, and `signals` are the events that were noticed.
+    `sources` are the passages among the slots.
     """
 
     turn: TurnInput
@@ -100,6 +106,7 @@ class TurnDraft:
     mind: dict[str, Any] = field(default_factory=dict)
     signals: frozenset[str] = frozenset()
     prompt: Prompt | None = None
+    sources: tuple[FoundChunk, ...] = ()
     routing: dict[str, Any] = field(default_factory=dict)
     verdict: Verdict | None = None
     start: Start | None = None
@@ -141,7 +148,7 @@ class TurnDraft:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """What stage 4 needs: who answers, with what, and the messages it is told, in order.
+    """What stage 4 needs: who answers, with what, what the user said, and the messages it is told, in order.
 
     `failure_mode` is the plan's word on tools that fail; without a plan there is none. `degraded` tells that the plan
     is not the one that was wanted. `prompt` is the prompt's report.
@@ -161,3 +168,6 @@ class PreparedTurn:
     keeps: Mapping[str, Any] = field(default_factory=dict)
     prompt: Mapping[str, Any] = field(default_factory=dict)
     mind: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[Mapping[str, Any], ...] = ()
+    said: str = ""
+    sentiment: float = 0.0

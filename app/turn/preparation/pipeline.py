@@ -12,7 +12,8 @@ from opentelemetry import trace
 
 from app.domain.chunks import StreamChunk
 from app.domain.errors import DatabaseError
-from app.domain.messages import Message
+from app.domain.messages import Message, text_of
+from app.domain.persona import MemoryUse
 from app.store.messages import NewMessage
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
 from app.turn.preparation.phases import (
@@ -128,7 +129,10 @@ def _unsaid(chunk: StreamChunk) -> None:
 
 def finished(draft: TurnDraft) -> PreparedTurn:
     """Give the prepared turn: the system's prompt first, then the history, the input last."""
-    persona, gmi, _ = draft.chosen()
+    persona, gmi, new = draft.chosen()
+    if draft.memory_policy is not None and not draft.memory_policy.enabled:
+        persona = replace(persona, memory=MemoryUse())
+    told = draft.prompt.kept("retrieved") if draft.prompt is not None else 0
     return PreparedTurn(
         persona=persona,
         gmi=gmi,
@@ -144,4 +148,7 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         keeps=draft.keeps,
         prompt=draft.routing["prompt"],
         mind=draft.mind,
+        sources=tuple(source.to_json() for source in draft.sources[:told]),
+        said=text_of(new.message.content),
+        sentiment=draft.routing.get("sentiment", {}).get("score", 0.0),
     )

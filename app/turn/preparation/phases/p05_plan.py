@@ -59,7 +59,7 @@ async def _memories(draft: TurnDraft, services: PhaseServices, policy: MemoryPol
     query = query_of(draft)
     if memory is None or not policy.readable or not query:
         return []
-    place = MemoryPlace(draft.turn.caller, draft.turn.conversation, draft.chosen()[0].id)
+    place = MemoryPlace(draft.turn.caller, draft.turn.conversation_id, draft.chosen()[0].id)
     wanted = Recall(place, query, policy.readable, policy.allowed_categories, top_k=MOST_MEMORIES)
     found = await memory.recall(wanted)
     return [

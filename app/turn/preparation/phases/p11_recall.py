@@ -32,7 +32,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
         return
     draft.keeps[REVIEW] = Review(turn, services.clock.now().isoformat(timespec="milliseconds")).to_json()
     own = recall_policy(base.profile, {**asdict(base), **(policy.retrieval or {})})
-    place = MemoryPlace(draft.turn.caller, draft.turn.conversation, draft.chosen()[0].id)
+    place = MemoryPlace(draft.turn.caller, draft.turn.conversation_id, draft.chosen()[0].id)
     wanted = Recall(
         place=place,
         query=query,

@@ -15,6 +15,7 @@ from app.turn.delivery import emitter
 from app.turn.gmi.live import remembered
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.feeling import notice, wants
+from app.turn.preparation.knowledge import gather
 from app.turn.preparation.prompt import room_beside, with_context, written
 from app.turn.preparation.reading import entries
 from app.turn.preparation.room import room_of
@@ -33,6 +34,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
         kept = arranged(await entries(draft, services, draft.summary, policy), draft.summary, policy)
     if wants(draft.chosen()[0]):
         await notice(draft, services)
+    await gather(draft, services)
     room = room_of(draft, services)
     if room.counter.exact:
         # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.

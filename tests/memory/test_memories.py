@@ -1,0 +1,203 @@
+"""What is remembered, for whom, and how it is found again."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.domain.memory import Memory, MemoryPlace, MemoryScope, NewMemory, Recall, Recalled
+from app.domain.turn import Caller
+from app.memory.embedding import Embedder
+from app.memory.memories import MOST_TRACES, Memories
+from app.providers.errors import failure
+from app.store.database import Database
+from tests.databases import execute, rows
+from tests.memory.shelf import Topics
+from tests.stage import ADA, Stage
+
+BOB = Caller("bob")
+ELSEWHERE = Caller("ada", "acme")
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 11, 30, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time.timestamp()
+
+    def boot_seconds(self) -> float:
+        return self.time.timestamp()
+
+
+class Mind:
+    """Memories, and short ways to use them in the conversation `c`."""
+
+    def __init__(self, memories: Memories, clock: Clock, url: str) -> None:
+        self.memories = memories
+        self.clock = clock
+        self.url = url
+
+    async def keep(self, text: str, caller: Caller = ADA, scope: MemoryScope = "user", **more: Any) -> Memory | None:
+        place = MemoryPlace(caller, more.pop("conversation", "c"), more.pop("persona", "demo"))
+        made = await self.memories.remember([NewMemory(place, scope, text, **more)])
+        return made[0] if made else None
+
+    async def recall(self, query: str, caller: Caller = ADA, **more: Any) -> Recalled:
+        place = MemoryPlace(caller, more.pop("conversation", "c"), more.pop("persona", "demo"))
+        return await self.memories.recall(Recall(place, query, **more))
+
+    async def texts(self, query: str, caller: Caller = ADA, **more: Any) -> list[str]:
+        return [memory.content for memory in (await self.recall(query, caller, **more)).memories]
+
+    async def strength(self, text: str) -> float:
+        found = await rows(self.url, "SELECT strength FROM memory_traces WHERE content = $1", text)
+        return float(found[0][0])
+
+
+@asynccontextmanager
+async def thinking(url: str, topics: Topics | None = None) -> AsyncIterator[Mind]:
+    database, clock = Database(url), Clock()
+    embedder = Embedder("test:topics", topics.embed) if topics is not None else None
+    try:
+        yield Mind(Memories(database, clock, embedder), clock, url)
+    finally:
+        await database.close()
+
+
+async def talk(stage: Stage, caller: Caller = ADA, conversation: str = "c") -> None:
+    """Make a conversation."""
+    await stage.runtime.create_conversation(
+        caller, conversation_id=conversation, session_id=None, persona_id=None, title=None, metadata={}, messages=()
+    )
+
+
+@pytest.fixture
+async def mind(stage: Stage) -> AsyncIterator[Mind]:
+    await talk(stage)
+    async with thinking(stage.database) as made:
+        yield made
+
+
+async def test_what_was_said_is_found_by_its_words_and_survives_the_process(mind: Mind, stage: Stage) -> None:
+    await mind.keep("I am allergic to peanuts.")
+    await mind.keep("My train leaves at nine.")
+    found = await mind.recall("Which peanuts may I eat?")
+    assert found.text == "- The user said: I am allergic to peanuts."
+    assert [memory.source for memory in found.memories] == ["user_statement"]
+    async with thinking(stage.database) as again:
+        assert await again.texts("peanuts") == ["I am allergic to peanuts."]
+    assert await mind.texts("quantum") == []
+    assert len(await mind.texts("")) == 2
+
+
+async def test_what_fits_equally_well_is_told_by_how_alive_it_is(mind: Mind) -> None:
+    await mind.keep("Old: the code is red.")
+    mind.clock.time += timedelta(hours=30)
+    await mind.keep("New: the code is blue.")
+    assert await mind.texts("What is the code?") == ["New: the code is blue.", "Old: the code is red."]
+    assert len(await mind.texts("What is the code?", top_k=1)) == 1
+    assert len(await mind.texts("What is the code?", max_characters=30)) == 1
+
+
+async def test_what_is_told_lives_longer_and_what_is_said_again_is_one_memory(mind: Mind) -> None:
+    await mind.keep("I like tea.")
+    before = await rows(mind.url, "SELECT stability, recalled FROM memory_traces")
+    mind.clock.time += timedelta(hours=2)
+    await mind.recall("tea")
+    await mind.keep("I like tea.")
+    after = await rows(mind.url, "SELECT stability, recalled FROM memory_traces")
+    assert [row["recalled"] for row in after] == [2]
+    assert after[0]["stability"] > before[0]["stability"] * 2
+
+
+async def test_nobody_is_told_what_was_remembered_for_another(mind: Mind, stage: Stage) -> None:
+    await talk(stage, BOB, "b")
+    await talk(stage, ELSEWHERE)
+    await mind.keep("secret of ada")
+    await mind.keep("secret of ada with sage", scope="persona", persona="sage")
+    await mind.keep("secret of this talk", scope="conversation")
+    scopes: tuple[MemoryScope, ...] = ("user", "persona", "conversation")
+    assert await mind.texts("secret", BOB, conversation="b", scopes=scopes, persona="sage") == []
+    assert await mind.texts("secret", ELSEWHERE, scopes=scopes, persona="sage") == []
+    assert await mind.texts("secret", conversation="d", scopes=scopes) == ["secret of ada"]
+    assert set(await mind.texts("secret", scopes=scopes, persona="sage")) == {
+        "secret of ada", "secret of ada with sage", "secret of this talk",
+    }  # fmt: skip
+    await mind.keep("secret of all", BOB, scope="organization", conversation="b")
+    assert await mind.texts("secret", scopes=("organization",)) == ["secret of all"]
+    assert await mind.texts("secret", ELSEWHERE, scopes=("organization",)) == []
+
+
+async def test_categories_choose_and_an_empty_list_is_none(mind: Mind) -> None:
+    await mind.keep("I like green tea.", category="preferences")
+    await mind.keep("I own green shoes.", category="facts")
+    assert await mind.texts("green", categories=["facts"]) == ["I own green shoes."]
+    assert await mind.texts("green", categories=[]) == []
+    assert await mind.texts("green", scopes=()) == []
+
+
+async def test_meaning_is_found_where_no_word_is_shared(stage: Stage) -> None:
+    await talk(stage)
+    topics = Topics()
+    async with thinking(stage.database, topics) as mind:
+        await mind.keep("My puppy is called Rex.")
+        assert await mind.texts("Tell me of the hound") == ["My puppy is called Rex."]
+        topics.fails = failure("connect", "test", "away")
+        await mind.keep("The storm was loud.")
+        assert await mind.texts("storm") == ["The storm was loud."]
+        assert await mind.texts("the hound") == []
+
+
+async def test_a_memory_that_is_like_others_takes_and_loses_strength(stage: Stage) -> None:
+    await talk(stage)
+    async with thinking(stage.database, Topics()) as mind:
+        await mind.keep("My hound barks.")
+        before = await mind.strength("My hound barks.")
+        await mind.keep("The dog is loud.")
+        assert await mind.strength("My hound barks.") == pytest.approx(before * 0.85)
+        assert await mind.strength("The dog is loud.") < before
+
+
+async def test_what_was_asked_to_be_remembered_begins_at_full_strength(mind: Mind) -> None:
+    await mind.keep("Call me Dr. Lovelace.", explicit=True, source="tool")
+    assert await mind.strength("Call me Dr. Lovelace.") == 1.0
+    assert (await mind.recall("Lovelace")).text == "- It was noted: Call me Dr. Lovelace."
+
+
+@pytest.mark.parametrize("text", ["it's", "a' | b & !c", "\\", "'; DROP TABLE memory_traces; --", "((", "x\x00y", "é"])
+async def test_any_text_can_be_remembered_and_looked_for(mind: Mind, text: str) -> None:
+    await mind.keep(f"keyword {text}")
+    await mind.recall(text)
+    assert len(await mind.texts("keyword")) == 1
+
+
+async def test_nothing_is_remembered_of_a_conversation_that_is_erased_or_of_a_blank(mind: Mind, stage: Stage) -> None:
+    assert await mind.keep("  \n") is None
+    await mind.keep("I like tea.")
+    await mind.keep("I like tea elsewhere too.", scope="organization")
+    await stage.runtime.delete_conversation(ADA, "c")
+    assert await rows(stage.database, "SELECT 1 FROM memory_traces") == []
+    assert await mind.keep("I like coffee.") is None
+    assert await rows(stage.database, "SELECT 1 FROM memory_traces") == []
+
+
+async def test_a_scope_keeps_the_memories_that_are_most_alive(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST_TRACES >= 1000
+    monkeypatch.setattr("app.memory.memories.MOST_TRACES", 2)
+    await mind.keep("one apple", explicit=True)
+    await mind.keep("two pears")
+    await execute(
+        mind.url, "UPDATE memory_traces SET accessed_at = now() - interval '2 days' WHERE content = 'two pears'"
+    )
+    mind.clock.time = datetime.now(UTC)
+    await mind.keep("three plums")
+    kept = await rows(mind.url, "SELECT content FROM memory_traces ORDER BY content")
+    assert [row[0] for row in kept] == ["one apple", "three plums"]
