@@ -35,5 +35,10 @@ async def change(connection: Connection, key: SessionKey, work: Callable[[Overri
     return new
 
 
+async def reset(connection: Connection, key: SessionKey) -> None:
+    """Take the session's overrides back; of a session that nothing is kept of there are none."""
+    await connection.execute(_WRITE, {**_named(key), "new": {}})
+
+
 def _named(key: SessionKey) -> dict[str, Any]:
     return {f"the_{name}": getattr(key, name) for name in _KEY}

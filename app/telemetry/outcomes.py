@@ -20,6 +20,8 @@ FLUSH_SECONDS: Final = 0.5
 LAST_FLUSH_SECONDS: Final = 2.0
 FRESH_SECONDS: Final = 5.0
 MOST_PENDING: Final = 10_000
+MOST_SCOPES: Final = 1000
+"""How many windows a process remembers; others are read again when they are asked for."""
 
 
 class Outcomes:
@@ -93,7 +95,12 @@ class Outcomes:
             self._writing = [entry for entry in self._writing if entry[0] != scope]
 
     def _keep(self, scope: str, stored: list[Any]) -> None:
+        self._windows.pop(scope, None)
         self._windows[scope] = (monotonic(), read_samples(stored, self.policy.window))
+        if len(self._windows) > MOST_SCOPES:
+            oldest = next(iter(self._windows))
+            del self._windows[oldest]
+            self._alerted.pop(oldest, None)
 
     def _kpi(self, scope: str) -> Kpi:
         stored = self._windows.get(scope, (0.0, ()))[1]

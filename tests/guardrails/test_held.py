@@ -87,3 +87,14 @@ async def test_a_text_without_sentences_is_judged_in_parts_too(shared_database: 
         chunks = await stage.play("Hello")
         assert "".join(deltas(chunks)) == "x" * 350
         assert len(deltas(chunks)) > 1
+
+
+async def test_a_guard_of_pieces_is_told_what_went_before_once_and_not_again_with_the_parts(
+    shared_database: str,
+) -> None:
+    guard = OutputOnly(blocks(WORD), "g", GuardConfig(evaluate_streaming_chunks=True))
+    async with running_stage(shared_database, guards=Guards([guard], mode="hold", max_held=400)) as stage:
+        stage.provider.add(LONG)
+        await stage.play("Hello")
+        befores = [chunk.before for chunk in guard.asked if chunk.type == "text_delta"]
+        assert befores == [len("".join(LONG[:place])) for place in range(len(LONG))]

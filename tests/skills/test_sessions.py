@@ -263,3 +263,9 @@ async def test_a_persona_that_could_not_have_its_way_is_refused_at_the_start(
     with pytest.raises(ConfigurationError, match=says):
         async with running_stage(shared_database, **persona(tmp_path, **more)):
             pass
+
+
+async def test_overrides_that_are_taken_back_from_a_session_that_never_was_make_none(shared_database: str) -> None:
+    async with running_stage(shared_database, **ON) as stage:
+        await stage.runtime.reset_session_overrides(ADA, "never")
+        assert await rows(shared_database, "SELECT 1 FROM session_state") == []

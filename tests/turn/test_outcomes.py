@@ -172,6 +172,20 @@ async def test_an_outcome_counts_at_once_here_and_once_it_is_written_it_still_co
     await database.close()
 
 
+async def test_a_process_remembers_a_bounded_number_of_windows(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.telemetry.outcomes.MOST_SCOPES", 2)
+    database = Database(shared_database)
+    outcomes = Outcomes(database, SystemClock(), TelemetryPolicy())
+    for scope in "abc":
+        outcomes.note(scope, outcome_of(Ended("x" * 48), {}))
+    await outcomes.flush()
+    assert list(outcomes._windows) == ["b", "c"]
+    assert [(await outcomes.kpi_of(scope)).sample_count for scope in "abc"] == [1, 1, 1]
+    await database.close()
+
+
 async def test_an_alert_is_told_once_in_its_cool_down(shared_database: str) -> None:
     database = Database(shared_database)
     outcomes = Outcomes(database, SystemClock(), TelemetryPolicy())

@@ -249,3 +249,10 @@ async def test_ranking_by_embeddings_without_a_model_for_it_is_refused_at_the_st
     with pytest.raises(ConfigurationError, match="FERMATA_EMBEDDING_MODEL"):
         async with running_stage(shared_database, turn_planning={"ranking": "embeddings"}):
             pass
+
+
+async def test_of_a_very_long_input_the_beginning_is_looked_at(shared_database: str) -> None:
+    async with running_stage(shared_database, **PLANNED) as stage:
+        stage.provider.add("Hello.")
+        chunks = await stage.play("The price of a share? " + "x " * 6000 + "weather", tools=[WEATHER, STOCK])
+        assert planning(chunks)["discovery"]["selected_tool_names"] == ["get_stock"]

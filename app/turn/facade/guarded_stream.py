@@ -158,12 +158,13 @@ class GuardedStream:
         self._held = self._seen = len(rest)
         if self._mode == "sentence":
             self._buffer = rest
+            self._went_on(ready)
         else:
+            # Here the pieces were told as they came.
             self._kept = [emitter.text_delta(rest)] if rest else []
         self._waited()
         if not ready:
             return None
-        self._went_on(ready)
         self._released.append(ready)
         return noted(emitter.text_delta(ready), [entry for entry in verdict.entries if _speaks(entry)])
 

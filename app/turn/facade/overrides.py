@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from app.domain.errors import InvalidStateError, ValidationError
-from app.domain.overrides import Overrides, OverridesChange
+from app.domain.overrides import OPTIONS, Overrides, OverridesChange
 from app.domain.persona import Persona
 from app.domain.session import SessionKey
 from app.domain.skills import Skill, skill_context
@@ -44,7 +44,8 @@ class SessionOverrides:
         if not self._policy.on:
             return turn
         kept = await self.find(turn.caller, turn.session_id)
-        given = {name: value for name, value in kept.options.items() if getattr(turn.options, name, None) is None}
+        given = {name: kept.options[name] for name in OPTIONS if name in kept.options}
+        given = {name: value for name, value in given.items() if getattr(turn.options, name) is None}
         enabled = self.enabled(kept, persona)
         told = skill_context(enabled, self._known(kept.disabled_skills))
         if not given and not kept.preferences and told is None:
@@ -97,11 +98,11 @@ class SessionOverrides:
         async with self._database.transaction() as connection:
             return await store.change(connection, SessionKey.of(caller, session_id), work)
 
-    async def reset(self, caller: Caller, session_id: str) -> Overrides:
+    async def reset(self, caller: Caller, session_id: str) -> None:
         """Take a session's overrides back, all of them."""
         self.check_on()
         async with self._database.transaction() as connection:
-            return await store.change(connection, SessionKey.of(caller, session_id), lambda _: Overrides())
+            await store.reset(connection, SessionKey.of(caller, session_id))
 
     def check_on(self) -> None:
         """Raise InvalidStateError where sessions have no overrides."""

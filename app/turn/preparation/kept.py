@@ -15,6 +15,9 @@ PROFILE: Final = "prompt_profile"
 POLICY: Final = "long_term_memory_policy"
 REVIEW: Final = "long_term_memory_review"
 
+LONGEST_QUERY: Final = 8000
+"""How many characters of an input are looked at: what fits a turn shows in its beginning."""
+
 
 async def kept_of(draft: TurnDraft, services: PhaseServices) -> Mapping[str, Any]:
     """Give what the conversation keeps, as it is now that the turn has been accepted."""
@@ -44,6 +47,6 @@ async def memory_policy(draft: TurnDraft, services: PhaseServices) -> MemoryPoli
 
 
 def query_of(draft: TurnDraft) -> str:
-    """Give the turn's words as one text; typed parts as the JSON that they are."""
+    """Give the turn's words as one text; typed parts as the JSON that they are. What is very long is cut."""
     content = draft.turn.input
-    return (content if isinstance(content, str) else dumps_text(content)).strip()
+    return (content if isinstance(content, str) else dumps_text(content)).strip()[:LONGEST_QUERY]
