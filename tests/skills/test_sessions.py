@@ -10,12 +10,12 @@ from app.domain.errors import ConfigurationError, InvalidStateError, NotFoundErr
 from app.domain.overrides import OverridesChange
 from app.domain.skills import OFF
 from app.domain.turn import Caller, TurnOptions
-from app.providers.scripted import call
+from app.providers.scripted import Hold, ScriptedProvider, call
 from tests.databases import rows
 from tests.gmi.keeping import persona, prompt
 from tests.requirements import requirement
 from tests.skills.making import write_skill
-from tests.stage import ADA, CHAT, WEATHER, Stage, one, result, running_stage, wire
+from tests.stage import ADA, CHAT, WEATHER, Stage, one, result, running_stage, turn_input, wire
 
 ON: dict[str, Any] = {"session_overrides": True}
 
@@ -269,3 +269,28 @@ async def test_overrides_that_are_taken_back_from_a_session_that_never_was_make_
     async with running_stage(shared_database, **ON) as stage:
         await stage.runtime.reset_session_overrides(ADA, "never")
         assert await rows(shared_database, "SELECT 1 FROM session_state") == []
+
+
+async def test_a_turn_that_is_run_again_elsewhere_has_what_its_session_had_when_it_was_accepted(
+    shared_database: str, tmp_path: Path
+) -> None:
+    write_skill(tmp_path, "tidy", "Sweep first.")
+    times: dict[str, Any] = {"lease_seconds": 2, "lease_renew_seconds": 1, "skills_dir": tmp_path}
+    hold = Hold()
+    async with running_stage(shared_database, ScriptedProvider([[hold, "Never."], "Hello."]), **times) as first:
+        await change(first, enable_skills=("tidy",), options={"temperature": 0.3}, preferences={"tone": "dry"})
+        started = await first.runtime.start_turn(turn_input("Hi."))
+        async with asyncio.timeout(20):
+            await hold.reached.wait()
+        await first.runtime.reset_session_overrides(ADA, CHAT)
+        async with running_stage(shared_database, ScriptedProvider(["Hello."]), **times) as second:
+            gone = first.runtime._services.lease.id
+            await rows(shared_database, "UPDATE replicas SET dead = true WHERE id = $1", gone)
+            async with asyncio.timeout(30):
+                async for _ in await second.runtime.open_operation(started):
+                    pass
+            # The process that was given up may be the one that runs it again, under its new name.
+            before, again = [*first.provider.requests, *second.provider.requests]
+            assert again.messages == before.messages
+            assert (before.temperature, again.temperature) == (0.3, 0.3)
+            assert "Sweep first." in str(again.messages[0].content)

@@ -1,6 +1,7 @@
 """Observers inside the process see a stream's chunks as they were made, before the guardrails."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -9,12 +10,15 @@ import pytest
 from app.domain.chunks import FinalResponseMarker, StepFinished, StreamChunk, TextDelta, UsageUpdate
 from app.domain.errors import ProviderError
 from app.domain.ids import row_key
+from app.domain.turn import OperationKind
 from app.domain.usage import Usage
 from app.guardrails.registry import Guards
 from app.providers.scripted import Hold, call
 from app.streaming.manager import MOST_WAITING, AsyncStreamClientBridge
 from app.turn.delivery.requests import HeldRequests
 from app.turn.delivery.transform import to_stream
+from app.turn.orchestrator.execution import Emission, read_back
+from app.turn.orchestrator.operation import Identity, Operation
 from tests.databases import rows
 from tests.guardrails.acting import OutputOnly, blocks
 from tests.requirements import requirement
@@ -93,6 +97,23 @@ async def test_however_an_operation_ends_its_stream_has_no_client_left(database:
         hold.release()
         await turn
         await until_no_client(stage)
+
+
+@requirement("R243")
+async def test_an_operation_that_runs_here_again_keeps_its_client_when_its_lost_run_ends(database: str) -> None:
+    async def saying(*texts: str) -> AsyncIterator[Emission]:
+        for text in texts:
+            yield StreamChunk("text_delta", {"text_delta": text})
+
+    async with running_stage(database) as stage:
+        services, identity = stage.runtime._services, Identity(ADA, CHAT, CHAT, "st_1", "turn_1")
+        lost, again = (Operation(services, OperationKind.TURN, identity) for _ in range(2))
+        again.id = lost.id
+        async with read_back(again, saying("b", "c")) as new:
+            async with read_back(lost, saying("a", "never")) as old:
+                heard = [await anext(old), await anext(new)]
+            heard += [said async for said in new]
+    assert [said.fields["text_delta"] for said in heard if isinstance(said, StreamChunk)] == ["a", "b", "c"]
 
 
 async def test_an_observer_that_does_not_read_is_left_behind() -> None:
