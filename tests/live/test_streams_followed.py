@@ -3,16 +3,17 @@
 import asyncio
 import random
 from itertools import product
+from statistics import median, quantiles
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.databases import execute
-from tests.live.quick import TOOL, follow, read_until_cut
+from tests.live.quick import TOOL, busy, follow, read_until_cut
 from tests.mock_model import ModelServer
 from tests.requirements import requirement
-from tests.servers import PATIENCE, Server, Servers
+from tests.servers import PATIENCE, LiveStream, Server, Servers
 from tests.sse import Frame, check_order, check_whole, frames_of, only, text_of
 
 Pair = tuple[Server, Server]
@@ -54,6 +55,35 @@ async def check_followed(a: Server, b: Server, mock: ModelServer) -> None:
     check_whole(on_a)
     assert [frame.raw for frame in on_b] == [frame.raw for frame in on_a]
     assert (await b.get(f"/v1/streams/{stream_id}"))["status"] == "completed"
+
+
+LAG_SECONDS = 0.25
+
+
+@pytest.mark.slow
+async def test_on_another_process_a_stream_is_heard_less_than_a_quarter_of_a_second_later(
+    pair: Pair, model: ModelServer
+) -> None:
+    a, b = pair
+    model.script({"steps": [step for n in range(100) for step in ({"text": f"{n} "}, {"wait": 0.03})]})
+    loop = asyncio.get_running_loop()
+
+    async def heard(live: LiveStream) -> dict[str, float]:
+        times = {}
+        while (frame := await live.next()).event != "end":
+            times[frame.id] = loop.time()
+        return times
+
+    async with a.stream("POST", "/v1/conversations/lag/turns", json={"input": "Count"}) as here:
+        await here.next()
+        async with b.stream("GET", f"/v1/streams/{here.response.headers['x-stream-id']}/events") as there:
+            await there.next()
+            on_a, on_b = await asyncio.gather(heard(here), heard(there))
+    lags = sorted(on_b[frame] - at for frame, at in on_a.items() if frame in on_b)
+    assert len(lags) >= 100
+    p95 = quantiles(lags, n=20)[-1]
+    print(f"\nlater by {median(lags) * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms")  # noqa: T201 - what was measured
+    assert p95 < LAG_SECONDS * busy()
 
 
 @requirement("R4", "R91", "R92")
