@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from app.domain.jsontext import dumps_text
 from app.domain.persona import ContextualElement
+from app.domain.session import FIRST_MOOD
 from app.prompts.elements import answer_format, chosen_elements, verbosity
 from app.prompts.slots import PromptInput
 
@@ -85,6 +86,8 @@ def _mood(given: PromptInput) -> Sequence[str]:
     if not adaptation.enabled:
         return ()
     own = adaptation.mood_prompts.get(given.mood)
+    if own is None and given.mood == FIRST_MOOD:
+        return ()
     return (own or f"Your mood is {given.mood}. Let it show in your tone, and never in what is true.",)
 
 
