@@ -309,7 +309,7 @@ def _registry(
         declared += called
         if servers:
             sources.append(McpServers([McpServer(part, private=private) for part, private in servers]))
-    return ToolRegistry([*shipped, *installed_tools(), *declared, *further], sources)
+    return ToolRegistry([*shipped, *installed_tools(), *declared, *further], sources, disabled=settings.disabled_tools)
 
 
 def _bus(settings: Settings, url: str, database: Database) -> Bus:

@@ -210,6 +210,10 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
         default=None,
         description="YAML file of tools that are HTTP calls, of MCP servers, and of the hosts that they may reach.",
     )
+    disabled_tools: list[str] = Field(
+        default_factory=list,
+        description="Runtime tools that no persona is offered (JSON list).",
+    )
     tool_concurrency: int = Field(default=10, ge=1, le=100, description="Runtime tools of one round that run at once.")
     enable_conversational_persistence: bool = Field(
         default=True, description="Store the messages of conversations; pauses and events are stored anyway."

@@ -189,6 +189,7 @@ class Persona:
     description: str = ""
     model: str | None = None
     tools: tuple[str, ...] = ()
+    allowed_capabilities: tuple[str, ...] = ()
     options: PersonaOptions = field(default_factory=PersonaOptions)
     max_tool_iterations: int | None = None
     pause_ttl_seconds: float | None = None

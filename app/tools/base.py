@@ -23,12 +23,15 @@ class ToolContext:
 class ToolRules:
     """What holds for one tool where it differs from the runtime's own: seconds, and bytes of its output as JSON.
 
-    A tool with `requires_approval` is run only after a person said so.
+    A tool with `requires_approval` is run only after a person said so, and one with `required_capabilities` only for a
+    persona that has them all. What a tool with an `output_schema` gives has to fit it.
     """
 
     timeout: float | None = None
     max_output_bytes: int | None = None
     requires_approval: bool = False
+    required_capabilities: frozenset[str] = frozenset()
+    output_schema: Mapping[str, Any] | None = None
 
 
 DEFAULT_RULES: Final = ToolRules()

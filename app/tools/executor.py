@@ -62,6 +62,9 @@ class ToolExecutor:
         except (TypeError, ValueError, RecursionError):
             self._log.exception("tool.output_not_json", tool=tool.spec.name)
             return failed(call, "TOOL_OUTPUT_INVALID", "The tool gave a value that has no JSON form.")
+        fault = _output_fault(output, self._registry.rules(call.name).output_schema)
+        if fault is not None:
+            return failed(call, "TOOL_OUTPUT_INVALID", fault)
         if size > longest:
             message = f"The tool gave {size} bytes and may give {longest}; ask it for less."
             return failed(call, "TOOL_OUTPUT_TOO_LARGE", message)
@@ -74,12 +77,21 @@ def failed(call: ToolCall, code: str, message: str) -> ToolResult:
     return ToolResult(call.id, call.name, details, is_error=True, error_details=details)
 
 
+def _output_fault(output: Any, schema: Mapping[str, Any] | None) -> str | None:
+    fault = None if schema is None else _misfit(output, schema)
+    return None if fault is None else f"The tool gave what it may not give. {fault}"
+
+
 def _argument_fault(call: ToolCall, schema: Mapping[str, Any]) -> str | None:
     if call.invalid is not None:
         return f"The arguments are not a JSON object: {call.invalid[:200]}"
+    return _misfit(dict(call.arguments), schema)
+
+
+def _misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
     # Imported with the first call, since it takes long, and a process that is asked for none starts without.
     from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.exceptions import best_match  # noqa: PLC0415
 
-    fault = best_match(Draft202012Validator(schema).iter_errors(dict(call.arguments)))
+    fault = best_match(Draft202012Validator(schema).iter_errors(value))
     return None if fault is None else f"At {fault.json_path}: {fault.message[:300]}"

@@ -24,12 +24,20 @@ RULES_MARK: Final = "__fermata_rules__"
 
 
 def tool(
-    *, timeout: float | None = None, max_output_bytes: int | None = None, requires_approval: bool = False
+    *,
+    timeout: float | None = None,
+    max_output_bytes: int | None = None,
+    requires_approval: bool = False,
+    required_capabilities: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Mark a function with rules of its own: seconds, bytes of output, and whether a person must agree to each call."""
+    """Mark a function with rules of its own: see `ToolRules`."""
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
-        setattr(function, RULES_MARK, ToolRules(timeout, max_output_bytes, requires_approval))
+        setattr(
+            function,
+            RULES_MARK,
+            ToolRules(timeout, max_output_bytes, requires_approval, frozenset(required_capabilities)),
+        )
         return function
 
     return mark

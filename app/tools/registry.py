@@ -28,8 +28,11 @@ class ToolRegistry:
     What a source has is there beside the tools that were registered, and never in place of one.
     """
 
-    def __init__(self, tools: Iterable[Tool], sources: Iterable[ToolSource] = ()) -> None:
-        """Register the tools; ConfigurationError when two have one name."""
+    def __init__(
+        self, tools: Iterable[Tool], sources: Iterable[ToolSource] = (), *, disabled: Iterable[str] = ()
+    ) -> None:
+        """Register the tools; ConfigurationError when two have one name. Nobody is offered those that are disabled."""
+        self._disabled = frozenset(disabled)
         self.sources = tuple(sources)
         self._tools: dict[str, Tool] = {}
         for tool in tools:
@@ -57,6 +60,30 @@ class ToolRegistry:
                 f"The persona {persona.id!r} names tools that there are not: {', '.join(unknown)}. There are: {known}."
             )
             raise ConfigurationError(message)
+        lacking = [name for name in persona.tools if name in self._tools and self._lacks(name, persona)]
+        if lacking:
+            needed = sorted(set().union(*(self.rules(name).required_capabilities for name in lacking)))
+            message = (
+                f"The persona {persona.id!r} names tools that need capabilities which it lacks: {', '.join(lacking)}. "
+                f"Its allowed_capabilities must have: {', '.join(needed)}."
+            )
+            raise ConfigurationError(message)
+
+    def denied(self, persona: Persona) -> frozenset[str]:
+        """Give the names of the persona's tools that are there, and which it may not use all the same."""
+        return frozenset(
+            name
+            for name in persona.tools
+            if self.find(name) is not None and (name in self._disabled or self._lacks(name, persona))
+        )
+
+    def offered_to(self, persona: Persona, names: Iterable[str] | None = None) -> tuple[ToolSpec, ...]:
+        """Give what a model is told of a persona's tools, or of the named ones: those there are and that it may use."""
+        found = self.specs(persona.tools if names is None else names)
+        return tuple(spec for spec in found if spec.name not in self._disabled and not self._lacks(spec.name, persona))
+
+    def _lacks(self, name: str, persona: Persona) -> bool:
+        return not self.rules(name).required_capabilities <= set(persona.allowed_capabilities)
 
     @property
     def names(self) -> frozenset[str]:

@@ -59,6 +59,8 @@ class WebToolPart(_Part):
     timeout_seconds: float = Field(default=15, gt=0, le=600)
     max_output_bytes: int = Field(default=64 * 1024, ge=1)
     requires_approval: bool = False
+    required_capabilities: frozenset[str] = frozenset()
+    output_schema: dict[str, Any] | None = None
 
 
 class WebToolsFile(_Part):
@@ -83,6 +85,8 @@ class WebTool:
             timeout=part.timeout_seconds,
             max_output_bytes=part.max_output_bytes,
             requires_approval=part.requires_approval,
+            required_capabilities=part.required_capabilities,
+            output_schema=part.output_schema,
         )
 
     async def execute(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:

@@ -195,7 +195,7 @@ class RuntimeGmi:
         self, turn: GmiTurnInput, progress: _Progress, step: Step
     ) -> AsyncGenerator[GmiChunk | GmiOutput, None]:
         """Run the runtime's calls and record them; then stop, when the host has calls to run as well."""
-        rules = _rules(turn)
+        rules = self._rules(turn)
         for_host = tuple(asked for call in step.calls if (asked := self._for_host(turn, rules, call)) is not None)
         waiting = {call.id for call in for_host}
         own = [call for call in step.calls if call.id not in waiting]
@@ -237,7 +237,7 @@ class RuntimeGmi:
     async def _run_approved(self, turn: GmiTurnInput, progress: _Progress) -> AsyncGenerator[GmiChunk, None]:
         """Run the calls that a person has agreed to, and put their results where the model expects them."""
         await turn.before_effect()
-        rules = _rules(turn)
+        rules = self._rules(turn)
         results = await run_round(turn.approved, (), rules, self._tools, turn.context)
         progress.messages[:], results = with_approved(progress.messages, turn.approved, results)
         note_results(turn, results)
@@ -260,17 +260,17 @@ class RuntimeGmi:
             structured=progress.judged,
         )
 
+    def _rules(self, turn: GmiTurnInput) -> RoundRules:
+        return RoundRules(
+            offered=frozenset(tool.name for tool in turn.runtime_tools),
+            gate=ToolGate.from_json(turn.options.tool_gate),
+            failure_mode=turn.options.tool_failure_mode or turn.persona.tool_failure_mode,
+            concurrency=turn.tool_concurrency,
+            denied=self._tools.registry.denied(turn.persona),
+        )
+
     def _failure(self, error: Exception) -> GmiError:
         if isinstance(error, AppError):
             return GmiError(error.code, error.message, error.details)
         self._log.exception("gmi.turn_failed")
         return GmiError(ProcessingError.code, f"The turn failed: {type(error).__name__}: {str(error)[:300]}")
-
-
-def _rules(turn: GmiTurnInput) -> RoundRules:
-    return RoundRules(
-        offered=frozenset(tool.name for tool in turn.runtime_tools),
-        gate=ToolGate.from_json(turn.options.tool_gate),
-        failure_mode=turn.options.tool_failure_mode or turn.persona.tool_failure_mode,
-        concurrency=turn.tool_concurrency,
-    )

@@ -211,6 +211,7 @@ class PersonaInFile(InFile):
     contextual_elements: list[ElementInFile] = Field(default=[], max_length=200)
     session_start: StartInFile = StartInFile()
     tools: list[str] = []
+    allowed_capabilities: list[str] = []
     options: OptionsInFile = OptionsInFile()
     input_modalities: list[str] = []
     max_tool_iterations: int | None = Field(default=None, ge=1, le=50)
@@ -246,7 +247,7 @@ class PersonaInFile(InFile):
         parts = [PromptPartInFile.model_validate(part) for part in given]
         return "\n\n".join(part.content.strip() for part in sorted(parts, key=lambda part: part.priority))
 
-    @field_validator("tools", "guardrails", "skills", "input_modalities")
+    @field_validator("tools", "allowed_capabilities", "guardrails", "skills", "input_modalities")
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         twice = sorted({name for name in names if names.count(name) > 1})

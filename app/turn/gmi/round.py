@@ -20,12 +20,17 @@ MOST_IDENTICAL: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RoundRules:
-    """What holds for the rounds of a turn. `offered` are the names of the runtime tools that the model was told of."""
+    """What holds for the rounds of a turn.
+
+    `offered` are the names of the runtime tools that the model was told of, `denied` of those that it was not told of
+    since its persona may not use them.
+    """
 
     offered: frozenset[str]
     gate: ToolGate
     failure_mode: FailureMode
     concurrency: int
+    denied: frozenset[str] = frozenset()
 
 
 async def run_round(
@@ -87,6 +92,8 @@ async def _one_by_one(
 def _refusal(call: ToolCall, rules: RoundRules, times: int) -> ToolResult | None:
     if not rules.gate.lets_pass(call.name):
         return failed(call, "TOOL_CALL_REFUSED", f"This turn does not allow calls of the tool {call.name}.")
+    if call.name in rules.denied:
+        return failed(call, "AUTH_PERMISSION_DENIED", f"You may not use the tool {call.name}.")
     if call.name not in rules.offered:
         known = ", ".join(sorted(rules.offered)) or "none"
         return failed(call, "TOOL_NOT_FOUND", f"There is no tool named {call.name}; the tools there are: {known}.")

@@ -84,8 +84,7 @@ async def go_on(
     gmi = await services.gmis.acquire(operation.caller, operation.session_id, persona.id)
     key = SessionKey.of(operation.caller, operation.session_id)
     operation.session.begin(await services.database.read(lambda connection: sessions.find(connection, key)))
-    offered = persona.tools if kept.runtime_tools is None else kept.runtime_tools
-    runtime_tools = services.tools.registry.specs(offered)
+    runtime_tools = services.tools.registry.offered_to(persona, kept.runtime_tools)
     tools = [*runtime_tools, *kept.host_tools]
     operation.owe(continued.pause.calls, continued.results)
     operation.flags = options.custom_flags

@@ -23,4 +23,4 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     # Until what the session has kept is read, this turn's own word stands for it.
     draft.session = SessionState(user_context=merged({}, turn.user_context))
     draft.host_tools = turn.tools
-    draft.runtime_tools = services.tools.specs(draft.persona.tools if draft.persona else ())
+    draft.runtime_tools = services.tools.offered_to(draft.persona) if draft.persona else ()
