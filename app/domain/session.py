@@ -26,6 +26,7 @@ TraceType = Literal[
     "tool_permission_check_result",
     "tool_execution_result",
     "sentiment_event",
+    "user_feedback",
     "metaprompts_run",
     "warning",
     "error",

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
+from app.domain.feedback import Feedback
 from app.domain.ids import row_key
 from app.domain.language import Detected, Language
 from app.domain.tools import FailureMode, ToolResult, ToolSpec
@@ -71,6 +72,7 @@ class TurnInput:
     tools: tuple[ToolSpec, ...] = ()
     options: TurnOptions = field(default_factory=TurnOptions)
     user_context: Mapping[str, Any] = field(default_factory=dict)
+    user_feedback: Feedback | None = None
     language_hint: str | None = None
     detected_languages: tuple[Detected, ...] = ()
     target_language: str | None = None

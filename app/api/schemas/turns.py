@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, field_validator
 from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
 from app.api.schemas.json_schema import check_object_schema, check_schema
 from app.api.schemas.parts import TextOrParts, as_content
+from app.domain.feedback import Feedback, Polarity
 from app.domain.language import Detected
 from app.domain.tools import FailureMode, ToolSpec
 from app.domain.turn import Caller, Effort, OnBusy, OnExpiry, TurnInput, TurnOptions
@@ -161,6 +162,15 @@ class DetectedInput(Input):
     confidence: float = Field(ge=0, le=1, description="How sure that is, from 0 to 1.")
 
 
+class FeedbackInput(Input):
+    """What the user thinks of an answer. The label counts before the score, of which 4 and 5 are good, 1 and 2 bad."""
+
+    label: Polarity | None = None
+    score: int | None = Field(default=None, ge=1, le=5)
+    comment: str | None = Field(default=None, max_length=2000)
+    turn_id: Name | None = Field(default=None, description="The turn that it is about.")
+
+
 class TurnBody(OwnedInput):
     """One turn: what the user says, and what this turn may use."""
 
@@ -172,6 +182,9 @@ class TurnBody(OwnedInput):
     tools: list[ToolInput] = Field(default_factory=list, max_length=128, description="Host tools of this turn.")
     options: OptionsInput = Field(default_factory=OptionsInput, description="Options of this turn.")
     user_context: JsonObject = Field(default_factory=dict, description="What is known of the user in this turn.")
+    user_feedback: FeedbackInput | None = Field(
+        default=None, description="What the user thinks of an earlier answer; it goes into the session's trace."
+    )
     language_hint: Language | None = Field(default=None, description="The language the input is in.")
     detected_languages: list[DetectedInput] = Field(
         default_factory=list, max_length=16, description="Languages that the input may be in, the likeliest first."
@@ -223,6 +236,7 @@ class TurnBody(OwnedInput):
             tools=tuple(tool.to_domain() for tool in self.tools),
             options=self.options.to_domain(),
             user_context=self.user_context,
+            user_feedback=Feedback(**dict(self.user_feedback)) if self.user_feedback is not None else None,
             language_hint=self.language_hint,
             detected_languages=tuple(Detected(found.code, found.confidence) for found in self.detected_languages),
             target_language=self.target_language,

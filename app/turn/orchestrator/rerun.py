@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.domain.feedback import Feedback
 from app.domain.ids import gmi_instance_id
 from app.domain.language import Language
 from app.domain.messages import Message
@@ -131,6 +132,7 @@ def _turn(rerun: Rerun) -> TurnInput:
         tools=tuple(ToolSpec.from_json(tool) for tool in stored["tools"]),
         options=rerun.options,
         user_context=stored["user_context"],
+        user_feedback=Feedback.from_json(stored.get("user_feedback")),
         long_term_memory=stored.get("long_term_memory"),
         session_preferences=stored.get("session_preferences") or {},
         skill_context=stored.get("skill_context"),

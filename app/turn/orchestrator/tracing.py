@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.domain.feedback import Feedback
 from app.domain.messages import CONTEXT_CHARACTERS, Message, text_of
-from app.domain.session import SessionKey, TraceEntry
+from app.domain.session import SessionKey, TraceEntry, TraceType
 from app.domain.tools import ToolResult
 from app.domain.turn import OperationKind
 from app.store import sessions
@@ -33,6 +34,18 @@ def note_start(operation: Operation, messages: Sequence[Message], results: Seque
     kind = "text" if isinstance(said.content, str) else "parts"
     text = text_of(said.content)[(said.metadata or {}).get(CONTEXT_CHARACTERS, 0) :].lstrip()
     trace.note("interaction_start", f"Input ({kind}): {text[:SHOWN_CHARACTERS]}", details=about)
+
+
+def note_feedback(operation: Operation, feedback: Feedback) -> None:
+    """Note what the user thinks of an earlier answer; a bad word is a warning."""
+    polarity = feedback.polarity
+    about = {
+        "score": feedback.score,
+        "turn_id": feedback.turn_id,
+        "comment": (feedback.comment or "")[:SHOWN_CHARACTERS],
+    }
+    kind: TraceType = "warning" if polarity == "negative" else "user_feedback"
+    operation.session.trace.note(kind, f"The user's feedback is {polarity}.", details=about)
 
 
 def note_mind(operation: Operation, mind: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.queue import accept_in_turn
-from app.turn.orchestrator.tracing import note_mind
+from app.turn.orchestrator.tracing import note_feedback, note_mind
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
 from app.turn.preparation.pipeline import prepare
 
@@ -106,6 +106,8 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
     operation.session.begin(prepared.session)
     operation.degraded, operation.keeps = prepared.degraded, prepared.keeps
     planned = prepared.failure_mode
+    if turn.user_feedback is not None:
+        note_feedback(operation, turn.user_feedback)
     if prepared.mind:
         note_mind(operation, prepared.mind)
     operation.said, operation.sentiment, operation.persona = prepared.said, prepared.sentiment, persona

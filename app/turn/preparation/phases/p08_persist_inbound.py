@@ -73,6 +73,7 @@ def inbound_payload(draft: TurnDraft) -> dict[str, Any]:
         "tools": [tool.to_json() for tool in turn.tools],
         "options": turn.options.to_json(),
         "user_context": dict(turn.user_context),
+        "user_feedback": turn.user_feedback.to_json() if turn.user_feedback is not None else None,
         "long_term_memory": turn.long_term_memory,
         "session_preferences": dict(turn.session_preferences),
         "skill_context": turn.skill_context,
