@@ -1,4 +1,4 @@
-"""What the door asks of the runtime beside turns, as protocols: documents and memories."""
+"""What the door asks of the runtime beside turns, as protocols: documents, memories and users."""
 
 from typing import Protocol
 
@@ -50,4 +50,12 @@ class MemoryDesk(Protocol):
 
     async def remove_all(self, caller: Caller) -> int:
         """Forget all of the caller's."""
+        ...
+
+
+class UserDesk(Protocol):
+    """Erases what is kept of users."""
+
+    async def erase(self, caller: Caller) -> int:
+        """Erase all of the caller's; tells how many conversations there were."""
         ...

@@ -23,6 +23,7 @@ from app.api.routes import (
     streams,
     tool_results,
     turns,
+    users,
 )
 
 METHODS: Final = ("GET", "POST", "PATCH", "DELETE")
@@ -37,7 +38,18 @@ EXPOSED_HEADERS: Final = (
 def install(app: FastAPI, policy: DoorPolicy) -> None:
     """Make an application the door. The middleware that is added last is passed first."""
     app.state.door = Door(policy)
-    chatting = (turns, tool_results, pending_requests, streams, conversations, documents, memories, sessions, personas)
+    chatting = (
+        turns,
+        tool_results,
+        pending_requests,
+        streams,
+        conversations,
+        documents,
+        memories,
+        sessions,
+        personas,
+        users,
+    )
     for module in (*chatting, health, metrics, page):
         app.include_router(module.router)
     problems.install(app)

@@ -6,7 +6,7 @@ The door knows nothing else of what lies behind it, and its tests can put anythi
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
-from app.api.desks import DocumentDesk, MemoryDesk
+from app.api.desks import DocumentDesk, MemoryDesk, UserDesk
 from app.domain.messages import Message
 from app.domain.overrides import OverridesChange
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
@@ -38,6 +38,11 @@ class Runtime(Protocol):
     @property
     def memories(self) -> MemoryDesk:
         """Where users see what is remembered of them."""
+        ...
+
+    @property
+    def users(self) -> UserDesk:
+        """Where users are erased."""
         ...
 
     def metrics(self) -> bytes | None:

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from app.domain.jsontext import dumps_text
 from app.domain.session import SessionKey, SessionState, TraceEntry, merged
+from app.domain.turn import Caller
 from app.store.database import Connection
 from app.store.sql import Statement, as_json
 from app.store.tables import conversations, inbound_messages, reasoning_traces, session_state
@@ -219,6 +220,13 @@ def _merging(changes: Mapping[str, Any]) -> dict[str, Any]:
         return dict(changes)
     parts = cast(_state.mind, JSONB).op("||")(cast(literal(changes["mind"], JSON), JSONB))
     return {**changes, "mind": cast(parts, JSON)}
+
+
+async def forget_user(connection: Connection, caller: Caller) -> None:
+    """Erase what all sessions of a user keep; the user has no conversation any more."""
+    for table in (reasoning_traces, session_state):
+        mine = and_(table.c.organization_id == caller.organization_id, table.c.user_id == caller.user_id)
+        await connection.execute(delete(table).where(mine))
 
 
 def _is(table: Table, key: SessionKey) -> ColumnElement[bool]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from app.api.desks import DocumentDesk, MemoryDesk
+from app.api.desks import DocumentDesk, MemoryDesk, UserDesk
 from app.domain.errors import NotFoundError, PersonaNotFoundError
 from app.domain.messages import Message
 from app.domain.overrides import OverridesChange
@@ -64,11 +64,12 @@ async def given_frames() -> AsyncIterator[bytes]:
 class FakeRuntime:
     """The shape of the runtime. `refuses` is raised by every call; `frames` is what streams say.
 
-    Documents and memories have no fake: their tests use a real runtime.
+    Documents, memories and users have no fake: their tests use a real runtime.
     """
 
     documents: DocumentDesk
     memories: MemoryDesk
+    users: UserDesk
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

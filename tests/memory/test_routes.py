@@ -104,3 +104,16 @@ async def test_another_user_sees_no_document_that_is_not_the_organizations(stage
                 assert (await http.get(path, params={"user_id": user})).status_code == status
         assert (await http.delete("/v1/documents/mine", params={"user_id": "bob"})).status_code == 404
         assert (await http.delete("/v1/documents/mine", params={"user_id": "ada"})).status_code == 204
+
+
+async def test_memories_are_listed_and_forgotten_and_users_erased_over_http(stage: Stage) -> None:
+    async with client(stage) as http:
+        listed = await http.get("/v1/memories", params={"user_id": "ada"})
+        assert (listed.status_code, listed.json()) == (200, {"items": [], "next_cursor": None})
+        gone = await http.delete("/v1/memories/mem_1")
+        assert (gone.status_code, gone.json()["code"]) == (404, "SYS_RESOURCE_NOT_FOUND")
+        assert (await http.delete("/v1/memories")).json() == {"forgotten": 0}
+        await http.post("/v1/conversations", json={"conversation_id": "c", "user_id": "ada"})
+        assert (await http.delete("/v1/users/ada", params={"user_id": "bob"})).status_code == 422
+        assert (await http.delete("/v1/users/ada")).json() == {"conversations": 1}
+        assert (await http.get("/v1/conversations/c", params={"user_id": "ada"})).status_code == 404

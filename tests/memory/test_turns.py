@@ -233,3 +233,24 @@ async def test_an_erased_conversation_leaves_nothing_of_what_was_known_or_rememb
         assert len({line.partition(":")[0] for line in (await tables(stage.database)).splitlines() if mark in line}) > 3
         await stage.runtime.delete_conversation(ADA, "c")
         assert mark not in await tables(stage.database)
+
+
+async def test_an_erased_user_leaves_nothing_in_any_table_and_others_stay(shared_database: str, tmp_path: Path) -> None:
+    mark = "okapi-lover"
+    okapi = Caller(mark)
+    async with knowing(shared_database, tmp_path, {"retrieval": {}, **MEMORY}) as stage:
+        stage.provider.add("Hi.", "Well.", "Fine.", [call(WEATHER.name, {"city": "Berlin"}, id="call_1")])
+        await stage.play("Hello", conversation="other")
+        await stage.runtime.documents.add(okapi, NewDocument("Mine.", document_id="mine", scope="user"))
+        await stage.play("I am here.", conversation="one", caller=okapi, user_context={"name": mark})
+        await stage.play("And here.", conversation="two", session="s", caller=okapi)
+        await stage.play("How is the weather?", conversation="three", caller=okapi, tools=[WEATHER])
+        await remembered(stage, 7)
+        await put(stage, "shop")
+        await stage.runtime._services.background.settled()
+        assert len({line.partition(":")[0] for line in (await tables(stage.database)).splitlines() if mark in line}) > 5
+        assert await stage.runtime.users.erase(okapi) == 3
+        assert mark not in await tables(stage.database)
+        assert await stage.runtime.users.erase(okapi) == 0
+        assert len(await stage.said("other")) == 2
+        assert (await stage.runtime.documents.get(ADA, "shop")).document_id == "shop"

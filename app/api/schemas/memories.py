@@ -22,6 +22,12 @@ class MemoryOut(Output):
     accessed_at: str
 
 
+class ErasedOut(Output):
+    """How many conversations were erased with a user."""
+
+    conversations: int
+
+
 class ForgottenOut(Output):
     """How much was forgotten."""
 

@@ -96,7 +96,8 @@ class AgentRuntime:
         self.session_overrides = catalog.session_overrides
         self.change_session_overrides = catalog.change_session_overrides
         self.reset_session_overrides = catalog.reset_session_overrides
-        self.documents, self.memories = desks(services.database, services.library, tenants.admit)
+        parts = desks(services.database, services.library, tenants.admit, self.delete_conversation)
+        self.documents, self.memories, self.users = parts
         self.stream_prompts = Prompts(services.database, tenants.admit).of_stream
 
     async def start(self) -> None:
