@@ -170,10 +170,10 @@ async def readers(bench: Bench, number: int = 5000) -> list[Row]:
     request = f"GET /v1/streams/{stream}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
     writers = []
     for _ in range(number):
-        _, writer = await asyncio.open_connection(*bench.fermata.address)
+        reader, writer = await asyncio.open_connection(*bench.fermata.address)
         writer.write(request)
+        await reader.readuntil(b": ok\n\n")
         writers.append(writer)
-    await asyncio.sleep(3)
     each = (bench.fermata.memory() - before) / 1024 / number
     for writer in writers:
         writer.close()
