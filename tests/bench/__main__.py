@@ -26,7 +26,8 @@ async def run(names: list[str]) -> list[Row]:
     async with postgres() as database, model() as models, relay(models) as limit:
         async with fermata(models, database) as first:
             rows.append(Row("first start to ready, with migrations", first.ready_seconds, "s", "-"))
-        async with fermata(models, database, FERMATA_MAX_READERS_PER_STREAM="6000") as server:
+        caps = {f"FERMATA_MAX_READERS{of}": "6000" for of in ("", "_PER_STREAM", "_PER_USER")}
+        async with fermata(models, database, **caps) as server:
             rows.append(Row("start to ready", server.ready_seconds, "s", "<= 1.5 s"))
             bench = Bench(server, limit, models, database)
             await asyncio.gather(*(bench.turn("bench-50-0") for _ in range(32)))
