@@ -128,6 +128,7 @@ async def running_stage(
         yield Stage(runtime, provider, database)
     finally:
         await runtime.stop()
+    provider.assert_not_overdrawn()
     assert [violations(request) for request in provider.requests if violations(request)] == []
 
 

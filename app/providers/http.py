@@ -201,7 +201,7 @@ class ModelHttp:
             chunk = await self._chunk(call, body, decoder, deadline)
             raw = self._split(call, splitter, chunk)
             batch: list[ProviderEvent] = []
-            fault = _feed(decoder, raw, batch)
+            fault = _feed(call.provider, decoder, raw, batch)
             if batch:
                 yield batch
             if fault is not None:
@@ -249,13 +249,16 @@ class ModelHttp:
             return
 
 
-def _feed(decoder: Decoder, raw: list[RawEvent], batch: list[ProviderEvent]) -> ProviderError | None:
+def _feed(provider: str, decoder: Decoder, raw: list[RawEvent], batch: list[ProviderEvent]) -> ProviderError | None:
     """Feed events; an error comes back as a value, so that what was read before it is given out first."""
     try:
         for event, data in raw:
             batch += decoder.feed(event, data)
     except ProviderError as error:
         return error
+    except Exception as error:  # noqa: BLE001 - an event of a form that nobody foresaw is the server's fault
+        message = f"The model provider {provider} sent an event that can't be read ({type(error).__name__})."
+        return failure("protocol", provider, message, retryable=True)
     return None
 
 

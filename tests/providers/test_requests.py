@@ -11,6 +11,7 @@ from app.domain.messages import Message
 from app.domain.usage import Usage
 from app.providers.base import Finish, ModelRequest, ProviderEvent
 from app.providers.chat import ChatProvider
+from app.providers.dialects.chat.decoder import ChatDecoder
 from app.providers.http import HttpPolicy, ModelHttp
 from tests.providers.reading import chunk, failing, stream, text_of
 
@@ -202,3 +203,19 @@ def test_keys_and_headers_are_in_no_repr() -> None:
     request = ModelRequest("m", REQUEST.messages, api_key=KEY)
 
     assert KEY not in repr(request)
+
+
+async def test_an_event_that_no_decoder_foresaw_is_a_fault_of_the_protocol(
+    respx_mock: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise IndexError("nobody foresaw this")
+
+    respx_mock.post(URL).mock(return_value=answer())
+    monkeypatch.setattr(ChatDecoder, "feed", broken)
+
+    with pytest.raises(ProviderError) as caught:
+        await ask()
+
+    assert (caught.value.reason, caught.value.retryable) == ("protocol", True)
+    assert "nobody foresaw this" not in caught.value.message

@@ -127,12 +127,17 @@ class Step:
         )
 
     def _own(self, call: ToolCall) -> ToolCall:
-        """Give the call an id that no other call of the conversation has; the provider's own is kept for it."""
+        """Give the call as it can be stored, under an id that no other call of the conversation has.
+
+        The provider's own id is kept for it.
+        """
         arguments, _ = clean(dict(call.arguments))
-        extra = dict(call.extra or {})
-        call_id = call.id
+        extra, _ = clean(dict(call.extra or {}))
+        call_id = clean_text(call.id)
         if not call_id or call_id in self.used_ids:
-            extra["provider_id"] = call.id
+            extra["provider_id"] = call_id
             call_id = fresh_call_id()
         self.used_ids.add(call_id)
-        return replace(call, id=call_id, arguments=arguments, extra=extra or None)
+        invalid = None if call.invalid is None else clean_text(call.invalid)
+        name = clean_text(call.name)
+        return replace(call, id=call_id, name=name, arguments=arguments, invalid=invalid, extra=extra or None)

@@ -151,7 +151,7 @@ class AnthropicDecoder:
 
     def _begin(self, index: int, block: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         given = part(block, "input")
-        call = _Call(len(self._calls), str(block.get("id") or ""), str(block.get("name")), given)
+        call = _Call(len(self._calls), str(block.get("id") or ""), join_surrogates(str(block.get("name") or "")), given)
         self._calls[index] = call
         events.append(CallStarted(call.place, call.name, call.id or None))
         if given:

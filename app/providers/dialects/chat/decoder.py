@@ -124,12 +124,12 @@ class ChatDecoder:
         delta = choice.get("delta", choice.get("message"))
         if isinstance(delta, Mapping):
             self._delta(delta, events)
-        raw = choice.get("finish_reason")
+        raw = str(choice.get("finish_reason") or "")
         native = str(choice.get("native_finish_reason") or "").lower()
         if raw in _FAILED or choice.get("error") or (native in _FAILED and not self._output):
-            raise self._failed(choice, str(raw), native)
+            raise self._failed(choice, raw, native)
         if raw:
-            self._raw = str(raw)
+            self._raw = raw
             self.finished = True
             self._flush(events)
             self._give_calls(events)

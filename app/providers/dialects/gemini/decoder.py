@@ -19,7 +19,7 @@ from app.providers.base import (
 )
 from app.providers.dialects.gemini.body import EXTRA
 from app.providers.errors import failure, in_band, shown
-from app.providers.wire import TextJoiner, count, dumps_text, loads, parse_arguments, part
+from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, loads, parse_arguments, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
@@ -113,12 +113,12 @@ class GeminiDecoder:
         for piece in parts if isinstance(parts, list) else ():
             if isinstance(piece, Mapping):
                 self._part(piece, events)
-        raw = candidate.get("finishReason")
+        raw = str(candidate.get("finishReason") or "")
         if raw in _FAILED:
             message = f"The model provider {self._provider} gave up while it answered ({raw})."
             raise failure("server", self._provider, message)
         if raw:
-            self._raw = str(raw)
+            self._raw = raw
             self.finished = True
             if left := self._text.flush():
                 events.append(TextPiece(left))
@@ -149,7 +149,7 @@ class GeminiDecoder:
         extra = {name: value for name, value in own.items() if value}
         used = {call.id for call in self._calls}
         given = str(function.get("id") or "")
-        name = str(function.get("name") or "")
+        name = join_surrogates(str(function.get("name") or ""))
         events.append(CallStarted(len(self._calls), name, given or None))
         if told:
             events.append(CallPiece(len(self._calls), told if isinstance(told, str) else dumps_text(told)))

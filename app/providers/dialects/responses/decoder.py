@@ -135,7 +135,7 @@ class ResponsesDecoder:
         if item.get("type") == "function_call":
             call = self._call_at(count(document.get("output_index")))
             call.id = str(item.get("call_id") or item.get("id") or "")
-            call.name = str(item.get("name") or "")
+            call.name = join_surrogates(str(item.get("name") or ""))
             events += call.told("")
 
     def _call_at(self, index: int) -> _Call:
@@ -167,7 +167,10 @@ class ResponsesDecoder:
         """Take a call as it is when it is whole: that counts, whatever the deltas told."""
         told, before = item.get("arguments"), call.arguments
         call.arguments = told if isinstance(told, str) else dumps_text(told or {})
-        call.name, call.id = str(item.get("name") or ""), str(item.get("call_id") or item.get("id") or "")
+        call.name, call.id = (
+            join_surrogates(str(item.get("name") or "")),
+            str(item.get("call_id") or item.get("id") or ""),
+        )
         call.ended = item.get("status") != "incomplete"
         events += call.told("" if before else call.arguments)
 
