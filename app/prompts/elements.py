@@ -52,6 +52,8 @@ def verbosity(given: PromptInput) -> Sequence[str]:
 def answer_format(given: PromptInput) -> Sequence[str]:
     """Say in which form the user likes answers: one, or several to choose from."""
     preferences = _preferences(given)
+    if not preferences:
+        return ()
     one = next((preferences[name] for name in _FORMATS if isinstance(preferences.get(name), str)), "")
     several = preferences.get("preferred_formats")
     if not one and isinstance(several, list):
@@ -61,4 +63,4 @@ def answer_format(given: PromptInput) -> Sequence[str]:
 
 def _preferences(given: PromptInput) -> Mapping[str, Any]:
     found = given.session.user_context.get("preferences")
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, dict) else {}

@@ -1,6 +1,6 @@
 """Builds a prompt (R258): a pure function from what a turn knows to its texts, and to a report of what was cut."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -74,29 +74,33 @@ class Prompt:
 
 def build(given: PromptInput, space: Space) -> Prompt:
     """Write all sections within the space. What is never cut comes first into it, the rest by priority."""
-    found = [(section, _said(section.write(given))) for section in sections_of(given)]
+    found = [(section, said) for section in sections_of(given) if (said := _said(section.write(given)))]
     told = {section.name: _whole(section, entries, space) for section, entries in found if section.share is None}
+    if len(told) == len(found):
+        return _joined(list(told.values()))
     spare = space.spare
     if spare is not None:
         spare -= sum(written.tokens for written in told.values())
     for section, entries in found:
-        if section.share is None or not entries:
+        if section.share is None:
             continue
         most = int(given.persona.prompt_shares.get(section.name, section.share) * space.window)
         written = _within(section, entries, most if spare is None else min(most, spare), space.count)
         told[section.name] = written
         if spare is not None:
             spare -= written.tokens
-    return _joined([told[section.name] for section, _ in found if section.name in told])
+    return _joined([told[section.name] for section, _ in found])
 
 
 def fixed_tokens(given: PromptInput, count: Callable[[str], int]) -> int:
     """Count what is never cut: a turn whose input does not fit beside that can't be told at all."""
-    fixed = [section for section in sections_of(given) if section.share is None]
-    return sum(_cost(section, _said(section.write(given)), count) for section in fixed)
+    fixed = (section for section in sections_of(given) if section.share is None)
+    return sum(_cost(section, said, count) for section in fixed if (said := _said(section.write(given))))
 
 
-def _said(entries: Iterable[str]) -> tuple[str, ...]:
+def _said(entries: Sequence[str]) -> tuple[str, ...]:
+    if not entries:
+        return ()
     return tuple(entry for entry in entries if entry and not entry.isspace())
 
 

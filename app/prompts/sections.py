@@ -44,7 +44,7 @@ def _persona(given: PromptInput) -> Sequence[str]:
 
 
 def _profile(given: PromptInput) -> Sequence[str]:
-    return (given.slots.profile,)
+    return (given.slots.profile,) if given.slots.profile else ()
 
 
 def _language(given: PromptInput) -> Sequence[str]:
