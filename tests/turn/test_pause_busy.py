@@ -38,7 +38,7 @@ async def running(stage: Stage, *more: Any, text: str = "First.") -> tuple[Start
     hold = Hold()
     stage.provider.add(["So far", hold, *(more or (" so good.",))])
     started = await start(stage, text)
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), 20)
     return started, hold
 
 
@@ -168,7 +168,7 @@ async def test_a_waiter_whose_process_is_gone_blocks_nobody_and_is_never_run(sha
 async def test_interrupt_ends_what_runs_and_keeps_its_text(stage: Stage) -> None:
     first, hold = await running(stage)
     stage.provider.add("Second.")
-    done = await asyncio.wait_for(stage.play("Stop that.", on_busy="interrupt"), 5)
+    done = await asyncio.wait_for(stage.play("Stop that.", on_busy="interrupt"), 20)
 
     assert done[-1]["final_response_text"] == "Second."
     assert hold.closed
@@ -185,7 +185,7 @@ async def test_interrupt_ends_what_runs_and_keeps_its_text(stage: Stage) -> None
 async def test_interrupt_reaches_what_another_process_runs(shared_database: str) -> None:
     async with scripted(shared_database) as stage, scripted(shared_database, "Second.") as other:
         first, hold = await running(stage)
-        done = await asyncio.wait_for(other.play("Stop that.", on_busy="interrupt"), 10)
+        done = await asyncio.wait_for(other.play("Stop that.", on_busy="interrupt"), 20)
 
         assert done[-1]["final_response_text"] == "Second."
         assert hold.closed
@@ -208,7 +208,7 @@ async def test_a_newer_interrupter_replaces_one_that_has_not_started(stage: Stag
     stubborn = Stubborn()
     stage.provider.add(["So far", stubborn], "Newest.")
     first = await start(stage, "First.")
-    await asyncio.wait_for(stubborn.reached.wait(), 5)
+    await asyncio.wait_for(stubborn.reached.wait(), 20)
     older = asyncio.create_task(start(stage, "Older.", on_busy="interrupt"))
     await until(partial(count_waiting, stage, 1))
     newest = asyncio.create_task(stage.play("Newest?", on_busy="interrupt"))
@@ -226,8 +226,8 @@ async def test_what_does_not_give_way_in_two_seconds_loses_its_fence_and_writes_
     stubborn = Stubborn()
     stage.provider.add(["So far", stubborn, "and further"], "Second.")
     first = await start(stage, "First.")
-    await asyncio.wait_for(stubborn.reached.wait(), 5)
-    done = await asyncio.wait_for(stage.play("Stop that.", on_busy="interrupt"), 10)
+    await asyncio.wait_for(stubborn.reached.wait(), 20)
+    done = await asyncio.wait_for(stage.play("Stop that.", on_busy="interrupt"), 20)
     assert done[-1]["final_response_text"] == "Second."
     before = await tables(stage.database)
     stubborn.let_go.set()
@@ -248,7 +248,7 @@ async def test_rollback_leaves_the_turn_readable_and_tells_no_model_of_it(stage:
     await stage.play("Hi.")
     first, hold = await running(stage, text="A wrong question.")
     stage.provider.add("Second.", "Third.")
-    await asyncio.wait_for(stage.play("The right one.", on_busy="rollback"), 5)
+    await asyncio.wait_for(stage.play("The right one.", on_busy="rollback"), 20)
 
     assert hold.closed
     assert await status(stage, first.stream_id) == "cancelled"
@@ -280,14 +280,14 @@ async def test_rollback_of_a_turn_that_pauses_in_that_moment_takes_its_answers_a
         scripted(shared_database, "Second.", "Third.") as other,
     ):
         first = await start(stage, "A wrong question.", tools=[WEATHER])
-        await asyncio.wait_for(hold.reached.wait(), 5)
+        await asyncio.wait_for(hold.reached.wait(), 20)
         async with no_connections(stage, 2):
             hold.release()
             # The turn has stopped for its host, and waits to store that: it can't be cancelled any more.
             await until(partial(is_settling, stage, first))
             rollback = asyncio.create_task(other.play("The right one.", on_busy="rollback"))
             await until(partial(count_waiting, other, 1))
-        done = await asyncio.wait_for(rollback, 10)
+        done = await asyncio.wait_for(rollback, 20)
         await other.play("And then?")
 
         assert one(done, "final_response")["final_response_text"] == "Second."

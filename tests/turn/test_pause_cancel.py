@@ -42,7 +42,7 @@ async def begun(stage: Stage, text: str = "First.") -> tuple[Started, Hold]:
     hold = Hold()
     stage.provider.add([Usage(10, 3), "So far", hold, " so good."])
     started = await stage.runtime.start_turn(turn_input(text))
-    await asyncio.wait_for(hold.reached.wait(), 5)
+    await asyncio.wait_for(hold.reached.wait(), 20)
     return started, hold
 
 

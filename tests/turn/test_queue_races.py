@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
 from app.domain.errors import ConversationBusyError
 from app.domain.ids import fresh_uuid, row_key
@@ -51,6 +52,8 @@ def entry(operation: UUID, **payload: Any) -> InboundRecord:
 async def changing_the_queue(stage: Stage) -> AsyncIterator[Connection]:
     """Another process's transaction; it commits when the block is left, in which a party must have run into it."""
     async with stage.runtime._services.database.transaction() as connection:
+        # The party may need long to get here on a busy machine, and this transaction waits for it.
+        await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         await claims.lock_queue(connection, CONVERSATION)
         yield connection
 
