@@ -98,23 +98,26 @@ async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
     }
     statement = _TAKE_OR_MAKE if create else _TAKE
     taken = await statement.first(connection, given)
-    if taken is None and create:
-        # The row is locked by now, so this look sees the queue as it is.
-        taken = await statement.first(connection, given)
     if taken is None:
-        await _refuse(connection, claim)
+        await _check_free(connection, claim)
+        # Others wait for it, or the queue was an older one. The row is locked by now, so this look sees what is.
+        taken = await statement.first(connection, given) if create else None
+    if taken is None:
+        _busy(None)
     return int(taken["fence"])
 
 
-async def _refuse(connection: Connection, claim: Claim) -> NoReturn:
+async def _check_free(connection: Connection, claim: Claim) -> None:
+    """Raise what keeps the claim from the conversation, unless that is free."""
     query = select(_row.user_id, _row.running_operation, _row.running_stream).where(_row.id == claim.conversation)
     found = (await connection.execute(query)).first()
     if found is None or found.user_id != claim.caller.user_id:
         raise unknown_conversation(claim.conversation_id)
+    if found.running_operation is not None:
+        _busy(found.running_stream)
     alive = select(replicas.c.id).where(replicas.c.id == claim.replica, ~replicas.c.dead).exists()
-    if found.running_operation is None and not await connection.scalar(select(alive)):
+    if not await connection.scalar(select(alive)):
         raise ReplicaGoneError
-    _busy(found.running_stream)
 
 
 def _busy(running_stream: str | None) -> NoReturn:

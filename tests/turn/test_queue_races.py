@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.domain.errors import ConversationBusyError
+from app.domain.errors import ConversationBusyError, DatabaseError
 from app.domain.ids import fresh_uuid, row_key
 from app.domain.turn import OperationKind
 from app.domain.views import Started
@@ -26,7 +26,7 @@ from app.turn.orchestrator.ending import end_seized
 from app.turn.orchestrator.queue import GAVE_WAY, LEAVES_OUT
 from tests.databases import rows
 from tests.stage import ADA, CHAT, Stage, turn_input
-from tests.turn.pausing import scripted, told, until, waiting
+from tests.turn.pausing import scripted, status, told, until, waiting
 
 CONVERSATION = row_key("", CHAT)
 LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -163,3 +163,26 @@ async def test_a_rollback_takes_over_what_a_lost_one_was_to_roll_back(shared_dat
         assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
         assert [text for role, text in await stage.said() if role == "user"] == ["First.", "Second.", "The right one."]
         assert await waiting(stage) == 0
+
+
+async def test_a_waiter_waits_on_while_the_database_is_away(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await first_runs(stage)
+    stage.provider.add("Second.")
+    met: list[None] = []
+
+    async def away(*_: object) -> None:
+        met.append(None)
+        message = "away"
+        raise DatabaseError(message)
+
+    async def was_met_twice() -> bool:
+        return len(met) > 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inbound, "is_next", away)
+        second = asyncio.create_task(stage.play("The right one.", on_busy="rollback"))
+        await until(was_met_twice)
+        assert await waiting(stage) == 1
+    assert (await asyncio.wait_for(second, 20))[-1]["final_response_text"] == "Second."
+    assert await status(stage, first.stream_id) == "cancelled"
+    assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]

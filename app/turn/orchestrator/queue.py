@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from app.domain.errors import ConversationBusyError, RateLimitedError
+from app.domain.errors import ConversationBusyError, DatabaseError, RateLimitedError
 from app.domain.turn import OnBusy, StreamStatus
 from app.store import claims, inbound
 from app.store.claims import Running
@@ -104,11 +104,13 @@ async def _wait(operation: Operation, place: Place, attempt: Attempt) -> None:
     with operation.services.wakeups.watch(free(operation.conversation)) as watch:
         while True:
             seen = watch.changes
-            if await _try(operation, place, attempt):
-                return
-            if place.running is not None and now() - began >= PATIENCE_SECONDS:
-                with suppress(UnjudgedError):
-                    await force_end(operation, place.running)
+            # A waiter waits for a database that is away, too: what its turn has made way for must not be lost.
+            with suppress(DatabaseError):
+                if await _try(operation, place, attempt):
+                    return
+                if place.running is not None and now() - began >= PATIENCE_SECONDS:
+                    with suppress(UnjudgedError):
+                        await force_end(operation, place.running)
             await watch.since(seen, LOOK_SECONDS)
 
 
