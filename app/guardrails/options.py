@@ -39,6 +39,19 @@ class PiiOptions(_Options):
     stages: list[Stage] = Field(default=BOTH, min_length=1)
 
 
+class PresidioOptions(_Options):
+    """Personal data by Presidio: what is looked for, how surely (0 to 1), in which language, by which spaCy model."""
+
+    action: Literal["sanitize", "block", "flag"] = "sanitize"
+    entities: list[str] | None = Field(default=None, min_length=1)
+    language: str = Field(default="en", pattern="^[a-z]{2,3}$")
+    model: str | None = Field(default=None, min_length=1)
+    least: float = Field(default=0.4, ge=0, le=1)
+    stages: list[Stage] = Field(default=BOTH, min_length=1)
+    timeout_ms: Milliseconds = 15_000
+    fail_closed: bool = False
+
+
 class SecretsOptions(_Options):
     """Secrets in replies."""
 
@@ -88,6 +101,7 @@ class GuardOptions(_Options):
     """How the guards that ship work, by their names."""
 
     pii: PiiOptions = PiiOptions()
+    presidio: PresidioOptions = PresidioOptions()
     secrets: SecretsOptions = SecretsOptions()
     prompt_injection: InjectionOptions = InjectionOptions()
     moderation: ModerationOptions = ModerationOptions()

@@ -19,6 +19,8 @@ from app.guardrails.rules.injection import PromptInjection
 from app.guardrails.rules.leaks import SecretLeak
 from app.guardrails.rules.moderation import Moderation, Opinion
 from app.guardrails.rules.pii import Pii
+from app.guardrails.rules.presidio import NAME as PRESIDIO
+from app.guardrails.rules.presidio import Presidio, lack
 from app.guardrails.rules.topics import Topics
 
 GROUP: Final = "fermata.guardrails"
@@ -38,6 +40,7 @@ def shipped(options: GuardOptions, means: Means) -> dict[str, Any]:
     moderation, grounding = options.moderation, options.grounding
     return {
         "pii": Pii(options.pii.action, options.pii.kinds, options.pii.stages),
+        PRESIDIO: Presidio(**options.presidio.model_dump()),
         "secrets": SecretLeak(options.secrets.action, means.secrets),
         "prompt_injection": PromptInjection(options.prompt_injection.action),
         "ceiling": Ceiling(options.ceiling.ceilings()),
@@ -85,11 +88,19 @@ def build_guards(
 ) -> Guards:
     """Make the guards that the settings ask for, and those that personas name; installed ones only when they are named.
 
-    ConfigurationError for a name that no guard has, and for a required guard that does not judge everything.
+    ConfigurationError for a name that no guard has, for one whose package is not installed, and for a required guard
+    that does not judge everything.
     """
+    named = set(named)
     own = shipped(settings.guardrail_options, means)
     topics = Topics(settings.guardrail_deny_patterns, settings.guardrail_allow_patterns)
     own["topics"] = topics
+    if PRESIDIO in {*settings.guardrails, *named}:
+        # Now, since the first turn would have to wait for seconds.
+        own[PRESIDIO].load()
+    elif lack(settings.guardrail_options.presidio.model) is not None:
+        # So that a persona that comes to name it later is refused, and not left without it.
+        del own[PRESIDIO]
     by_name = {**installed({*settings.guardrails, *named} - set(own)), **own}
     unknown = [name for name in settings.guardrails if name not in by_name]
     if unknown:

@@ -75,13 +75,17 @@ class Pii:
         return None if chunk.text is None else self._judge(chunk.text)
 
     def _judge(self, text: str) -> Evaluation | None:
-        left, counts = masked(text, self._kinds)
-        if not counts:
-            return None
-        reason = f"There is personal data in the text: {', '.join(sorted(counts))}."
-        if self._action is Action.SANITIZE:
-            return Evaluation(Action.SANITIZE, reason, "PII", metadata={"found": counts}, modified_text=left)
-        return Evaluation(self._action, reason, "PII", metadata={"found": counts})
+        return personal_data(self._action, *masked(text, self._kinds))
+
+
+def personal_data(action: Action, left: str, counts: dict[str, int]) -> Evaluation | None:
+    """Give the word on a text: what is left of it, and how many finds of each kind there were; None without any."""
+    if not counts:
+        return None
+    reason = f"There is personal data in the text: {', '.join(sorted(counts))}."
+    if action is Action.SANITIZE:
+        return Evaluation(Action.SANITIZE, reason, "PII", metadata={"found": counts}, modified_text=left)
+    return Evaluation(action, reason, "PII", metadata={"found": counts})
 
 
 def masked(text: str, kinds: Sequence[Kind] = KINDS) -> tuple[str, dict[str, int]]:
