@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, literal, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import REGCONFIG
 from sqlalchemy.exc import IntegrityError
 
@@ -68,21 +68,28 @@ async def add(
         await connection.execute(insert(documents).values(**values))
     except IntegrityError as error:
         raise DocumentTakenError from error
-    config = literal(record.words, REGCONFIG)
-    for number, chunk in enumerate(chunks, start=1):
-        text = chunk.content if chunk.heading is None else f"{chunk.heading}\n{chunk.content}"
-        await connection.execute(
-            insert(document_chunks).values(
-                organization_id=record.organization_id,
-                document_id=record.document_id,
-                number=number,
-                heading=chunk.heading,
-                content=chunk.content,
-                words=func.to_tsvector(config, text),
-                embedding_model=record.embedding_model if vectors else None,
-                embedding=list(vectors[number - 1]) if vectors else None,
-            )
-        )
+    part = document_chunks.c
+    statement = insert(document_chunks).values(
+        organization_id=record.organization_id,
+        document_id=record.document_id,
+        number=bindparam("_number", type_=part.number.type),
+        heading=bindparam("_heading", type_=part.heading.type),
+        content=bindparam("_content", type_=part.content.type),
+        words=func.to_tsvector(literal(record.words, REGCONFIG), bindparam("_text", type_=part.content.type)),
+        embedding_model=record.embedding_model if vectors else None,
+        embedding=bindparam("_embedding", type_=part.embedding.type),
+    )
+    rows = [
+        {
+            "_number": number,
+            "_heading": chunk.heading,
+            "_content": chunk.content,
+            "_text": chunk.content if chunk.heading is None else f"{chunk.heading}\n{chunk.content}",
+            "_embedding": list(vectors[number - 1]) if vectors else None,
+        }
+        for number, chunk in enumerate(chunks, start=1)
+    ]
+    await connection.execute(statement, rows)
 
 
 async def lock_conversation(connection: Connection, conversation: UUID, caller: Caller) -> bool:

@@ -160,3 +160,13 @@ async def test_an_erased_conversation_takes_its_documents_along(shelf: Shelf, st
     await stage.runtime.delete_conversation(ADA, "c")
     left = await rows(stage.database, "SELECT document_id FROM documents UNION SELECT document_id FROM document_chunks")
     assert [row[0] for row in left] == ["org"]
+
+
+async def test_a_document_of_the_greatest_length_is_taken_in_and_its_last_words_are_found(shared_database: str) -> None:
+    topics = Topics()
+    async with open_shelf(shared_database, topics) as shelf:
+        await shelf.put("long", "A sentence of no weight at all. " * 3000 + "The last word is zanzibar.")
+        (last,) = await shelf.found("zanzibar", strategy="words")
+        stored = await rows(shared_database, "SELECT count(*), count(embedding) FROM document_chunks")
+        assert (last.number, last.number) == tuple(stored[0])
+        assert last.number > 150
