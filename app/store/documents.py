@@ -95,7 +95,11 @@ async def add(
 async def lock_conversation(connection: Connection, conversation: UUID, caller: Caller) -> bool:
     """Hold the caller's conversation until the transaction ends; False when there is none."""
     mine = (conversations.c.organization_id == caller.organization_id) & (conversations.c.user_id == caller.user_id)
-    query = select(conversations.c.id).where(conversations.c.id == conversation, mine).with_for_update(key_share=True)
+    query = (
+        select(conversations.c.id)
+        .where(conversations.c.id == conversation, mine)
+        .with_for_update(read=True, key_share=True)
+    )
     return await connection.scalar(query) is not None
 
 

@@ -90,7 +90,9 @@ async def add(
 
 async def hold(connection: Connection, conversation: UUID) -> bool:
     """Hold a conversation until the transaction ends, so that it is not erased meanwhile; False when it was."""
-    query = select(conversations.c.id).where(conversations.c.id == conversation).with_for_update(key_share=True)
+    query = (
+        select(conversations.c.id).where(conversations.c.id == conversation).with_for_update(read=True, key_share=True)
+    )
     return await connection.scalar(query) is not None
 
 
