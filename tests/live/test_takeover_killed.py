@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from signal import SIGKILL, SIGSTOP, Signals
 from typing import Any
 
 import pytest
 
 from app.domain.ids import row_key
 from tests.databases import Databases, execute, rows
-from tests.live.quick import LEASE, TAKEOVER_SECONDS, TOOL, durable, follow, read_until_cut
+from tests.live.quick import LEASE, TAKEOVER_SECONDS, TOOL, busy, durable, follow, read_until_cut
 from tests.mock_model import ModelServer
 from tests.requirements import requirement
 from tests.servers import PATIENCE, LiveStream, Server, Servers
@@ -307,8 +308,9 @@ PROMISED_SECONDS = 15.0
 
 
 @pytest.mark.slow
-async def test_with_the_usual_lease_a_killed_process_is_replaced_within_fifteen_seconds(
-    servers: Servers, database: str, mock: ModelServer
+@pytest.mark.parametrize("number", [SIGKILL, SIGSTOP])
+async def test_with_the_usual_lease_a_process_that_is_gone_or_frozen_is_replaced_within_fifteen_seconds(
+    servers: Servers, database: str, mock: ModelServer, number: Signals
 ) -> None:
     a, b = await asyncio.gather(*(servers.start(database, mock.base_url) for _ in range(2)))
     mock.script(TEXT_THEN_HANG)
@@ -321,9 +323,9 @@ async def test_with_the_usual_lease_a_killed_process_is_replaced_within_fifteen_
             async with asyncio.timeout(20):
                 while not await rows(database, OLD_ENOUGH):  # noqa: ASYNC110 - time passes in the database
                     await asyncio.sleep(0.1)
-            await a.kill()
+            a.signal(number)
             # Who reads on B need not even come back.
-            frames = await reader.rest(PROMISED_SECONDS)
+            frames = await reader.rest(PROMISED_SECONDS * busy())
     check_order(frames)
     assert [frame.event for frame in frames][-3:] == ["error", "final_response", "end"]
     assert only(frames, "end").data["status"] == "failed"
