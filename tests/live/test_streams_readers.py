@@ -109,6 +109,7 @@ async def raw_request(server: Server, method: str, path: str, body: Any = None, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 async def test_a_reader_that_takes_nothing_is_cut_and_the_turn_goes_on(
     servers: Servers, database: str, mock: ModelServer
 ) -> None:
@@ -125,7 +126,7 @@ async def test_a_reader_that_takes_nothing_is_cut_and_the_turn_goes_on(
         # The one place that there is is free again when the reader has been cut.
         await let_in(server, f"/v1/streams/{stream_id}/events")
         got: list[Frame] = []
-        await follow(server, stream_id, got, 30)
+        await follow(server, stream_id, got, 100)
         assert len(text_of(got)) == 8_000_000
         assert got[-1].data["status"] == "completed"
     finally:
