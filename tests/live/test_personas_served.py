@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from inline_snapshot import snapshot
 
 from tests.mock_model import ModelServer
 from tests.servers import PATIENCE, Server, Servers
+
+pytestmark = pytest.mark.timeout(240)
 
 GUIDE: dict[str, Any] = {
     "id": "demo",
