@@ -3,7 +3,6 @@
 The files are read once, when the service starts. What else lies in a skill's folder is read when a model asks for it.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,12 +11,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.domain.errors import ConfigurationError
+from app.domain.front_matter import parted
 from app.domain.skills import Skill, skill_id
 from app.domain.text import clean_text
 
 FILE: Final = "SKILL.md"
 LARGEST_FILE: Final = 256 << 10
-_FRONT: Final = re.compile(r"\A\ufeff?---[ \t]*\r?\n(?P<front>.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(?P<body>.*)\Z", re.DOTALL)
 
 
 class FrontMatter(BaseModel):
@@ -83,12 +82,12 @@ def _load(file: Path) -> Skill:
     except (OSError, UnicodeDecodeError) as error:
         message = f"{where}: the file can't be read: {error}"
         raise ConfigurationError(message) from None
-    found = _FRONT.match(text)
+    found = parted(text)
     if found is None or len(text) > LARGEST_FILE:
         message = f"{where}: the file must begin with front matter between two lines of ---, and be at most 256 KiB."
         raise ConfigurationError(message)
     try:
-        front = FrontMatter.model_validate(yaml.safe_load(found["front"]))
+        front = FrontMatter.model_validate(yaml.safe_load(found[0]))
     except yaml.YAMLError as error:
         message = f"{where}: the front matter is not valid YAML: {error}"
         raise ConfigurationError(message) from None
@@ -100,4 +99,4 @@ def _load(file: Path) -> Skill:
         message = f"{where}: name: the skill is named {front.name!r} and its folder is not; name both the same."
         raise ConfigurationError(message)
     category = front.metadata.get("category")
-    return Skill(front.name, front.description.strip(), found["body"], str(category or ""), front.license)
+    return Skill(front.name, front.description.strip(), found[1], str(category or ""), front.license)

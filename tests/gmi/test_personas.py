@@ -201,3 +201,56 @@ async def test_a_folder_that_goes_away_leaves_the_personas(tmp_path: Path) -> No
 
     assert [entry["event"] for entry in logs] == ["personas.kept"]
     assert personas.find("demo").name == "Demo"
+
+
+SOUL = """---
+name: Ada Byron
+role: Explains engines.
+hexaco: {openness: 0.9}
+defaultMood: curious
+hardLimits: [Never guess.]
+reasoningTrace: {maxEntries: 50}
+avatar: {type: none}
+---
+You explain engines.
+"""
+
+
+async def test_a_folder_with_a_soul_is_a_persona_and_is_read_again_when_it_changes(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path)
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "ada" / "SOUL.md").write_text(SOUL)
+    personas = Personas(load_personas(tmp_path), default_id="demo")
+    folder = PersonaFolder(tmp_path, personas, interval=1)
+
+    ada = personas.find("ada-byron")
+    assert (ada.name, ada.description, ada.system_prompt) == ("Ada Byron", "Explains engines.", "You explain engines.")
+    assert (ada.personality_traits, ada.hard_limits) == ({"openness": 0.9}, ("Never guess.",))
+    assert (ada.mood_adaptation.enabled, ada.mood_adaptation.default_mood) == (True, "curious")
+    assert ada.reasoning_trace.max_entries == 50
+
+    (tmp_path / "ada" / "STYLE.md").write_text("Short sentences.\n")
+    await folder.look()
+    assert personas.find("ada-byron").system_prompt == "You explain engines.\n\n# Style\n\nShort sentences."
+
+
+@pytest.mark.parametrize(
+    ("soul", "says"),
+    [
+        ("You explain.", "ada/SOUL.md: the file must begin with front matter"),
+        ("---\n- a\n---\nHi.", "ada/SOUL.md: the front matter must be one mapping"),
+        ("---\nname: [\n---\nHi.", "ada/SOUL.md: the front matter is not valid YAML"),
+        ("---\nname: Ada\ndefaultMood: jolly\n---\nHi.", "ada: mood_adaptation: .*no moods jolly"),
+        ("---\nrole: None\n---\nHi.", "ada: id: .*; name: "),
+        ("---\nname: Ada\n---\n", "ada: system_prompt: "),
+    ],
+)
+def test_a_fault_of_a_soul_is_told_with_file_and_field(soul: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada" / "SOUL.md").write_text(soul)
+
+    with pytest.raises(ConfigurationError, match=says):
+        load_personas(tmp_path)

@@ -16,6 +16,7 @@ from app.prompts.sections import SECTIONS
 from app.turn.gmi.presets import PRESETS
 from app.turn.gmi.sentiment import EventName
 from app.turn.gmi.session import MOST_ENTRIES
+from app.turn.gmi.soul import soul_fields
 
 RESERVED: Final = frozenset({"system_admin", "internal_default"})
 _SEMVER: Final = r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"
@@ -287,7 +288,17 @@ class PersonaInFile(InFile):
 
 
 def read_persona(path: Path) -> Persona:
-    """Read one file; ConfigurationError names it and the fields that are wrong."""
+    """Read a file, or a folder with a `SOUL.md`; ConfigurationError names it and the fields that are wrong."""
+    content = soul_fields(path) if path.is_dir() else _fields(path)
+    try:
+        return _with_presets(Persona.from_json(PersonaInFile.model_validate(content).model_dump()))
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        message = f"{path.name}: {faults}"
+        raise ConfigurationError(message) from None
+
+
+def _fields(path: Path) -> dict[str, Any]:
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -299,12 +310,7 @@ def read_persona(path: Path) -> Persona:
     if not isinstance(content, dict):
         message = f"{path.name}: the file must hold one mapping with the persona's fields."
         raise ConfigurationError(message)
-    try:
-        return _with_presets(Persona.from_json(PersonaInFile.model_validate(content).model_dump()))
-    except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        message = f"{path.name}: {faults}"
-        raise ConfigurationError(message) from None
+    return content
 
 
 def _with_presets(persona: Persona) -> Persona:

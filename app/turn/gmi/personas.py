@@ -10,6 +10,7 @@ import structlog
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
 from app.turn.gmi.persona_file import read_persona
+from app.turn.gmi.soul import FILE, STYLE
 
 Check = Callable[[Persona], None]
 """Raises ConfigurationError when the rest of the service can't give a persona what its file asks for."""
@@ -67,7 +68,10 @@ class Personas:
 
 
 def load_personas(folder: Path) -> dict[str, Persona]:
-    """Read every `.yaml`, `.yml` and `.json` file of a folder; ConfigurationError names file and field of a fault."""
+    """Read every `.yaml`, `.yml` and `.json` file of a folder, and every folder in it that has a `SOUL.md`.
+
+    ConfigurationError names file and field of a fault.
+    """
     if not folder.is_dir():
         message = f"The personas folder {folder} does not exist; set FERMATA_PERSONAS_DIR to a folder of persona files."
         raise ConfigurationError(message)
@@ -75,7 +79,8 @@ def load_personas(folder: Path) -> dict[str, Persona]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES]
+    """Give the files, and the folders that are personas, in the order of their names."""
+    return [path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES or (path / FILE).is_file()]
 
 
 def _by_id(found: Mapping[str, Persona]) -> dict[str, Persona]:
@@ -136,7 +141,15 @@ class PersonaFolder:
         self._good = dict(sorted(good.items()))
 
 
-def _state(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Tell by what a change of a file is seen."""
-    found = {path.name: path.stat() for path in _files(folder)}
-    return {name: (stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in found.items()}
+def _state(folder: Path) -> dict[str, tuple[tuple[int, int, int], ...]]:
+    """Tell by what a change of a file is seen, or of the files of a folder that is a persona."""
+    return {path.name: tuple(map(_stat, _parts(path))) for path in _files(folder)}
+
+
+def _parts(path: Path) -> list[Path]:
+    return [part for part in (path / FILE, path / STYLE) if part.is_file()] if path.is_dir() else [path]
+
+
+def _stat(path: Path) -> tuple[int, int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
