@@ -18,7 +18,7 @@ from tests.kill_points import kill_points
 from tests.stage import running_stage
 
 ALL = ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout", "transaction_timeout"]
-FIND = "SELECT streams.stream_id FROM streams WHERE conversation = $1"
+FIND = "SELECT stream.stream_id FROM streams stream WHERE stream.conversation = $1"
 STATES = "SELECT state, wait_event FROM pg_stat_activity WHERE pid = $1"
 
 
