@@ -57,7 +57,14 @@ _DRIVER: Final = "driver"
 _RESERVED: Final = 2
 """Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
 
-_LOST: Final = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, PoolTimeoutError)
+_LOST: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a server that shuts down has told an idle connection so, which confuses the driver
+    PoolTimeoutError,
+)
 _LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03", "25P04", "26000")
 
 

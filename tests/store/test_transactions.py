@@ -2,12 +2,16 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 
-from app.store.database import Database
+from app.domain.errors import DatabaseError
+from app.store.database import Database, driver_of, is_lost
+from app.store.embedded import EmbeddedPostgres
 from tests.databases import rows
 from tests.kill_points import KillPoints, kill_points
+from tests.postgres import passable_folder
 
 WRITE = text("INSERT INTO replicas (id, expires_at) VALUES (gen_random_uuid(), now())")
 WRITTEN = "SELECT 1 FROM replicas"
@@ -52,3 +56,42 @@ async def test_a_transaction_that_is_broken_off_leaves_the_next_one_on_the_conne
             assert {row["state"] for row in await rows(database, STATES)} <= {"idle"}
         finally:
             await store.close()
+
+
+@pytest.mark.slow
+async def test_while_a_server_restarts_a_transaction_is_told_that_the_database_is_away_and_nothing_else() -> None:
+    with passable_folder() as folder:
+        server = EmbeddedPostgres(folder / "data", fast=True)
+        await server.start()
+        store = Database(server.dsn, pool_size=5)
+        told: set[str] = set()
+        over = asyncio.Event()
+
+        async def work() -> None:
+            while not over.is_set():
+                try:
+                    async with store.transaction() as connection:
+                        await driver_of(connection).fetch("SELECT 1")
+                        await driver_of(connection).fetch("SELECT 2")
+                except DatabaseError:
+                    await asyncio.sleep(0.01)
+                except Exception as error:  # noqa: BLE001 - what it is fails the test
+                    told.add(repr(error))
+
+        working = [asyncio.create_task(work()) for _ in range(20)]
+        for _ in range(6):
+            await server.stop()
+            await server.start()
+            async with asyncio.timeout(30):
+                while not await store.ping():  # noqa: ASYNC110 - the server is back
+                    await asyncio.sleep(0.05)
+        over.set()
+        await asyncio.gather(*working)
+        await store.close()
+        await server.stop()
+    assert told == set()
+
+
+def test_what_a_connection_says_that_its_server_has_left_counts_as_lost() -> None:
+    confused = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+    assert is_lost(confused)
