@@ -74,11 +74,15 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What was found, the best first; `text` is how a prompt tells it, and empty when there is nothing."""
+    """What was found, the best first; `text` is how a prompt tells it, and empty when there is nothing.
+
+    `feedback` is what the memory wants to be given back with the reply, if it learns from replies; None wants nothing.
+    """
 
     memories: tuple[Memory, ...] = ()
     text: str = ""
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    feedback: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, Literal
 
-from app.domain.memory import SCOPES, MemoryScope
+from app.domain.memory import SCOPES, MemoryPlace, MemoryScope
 
 CATEGORIES: Final = ("facts", "preferences", "people", "projects", "decisions", "open_loops", "todo", "tags")
 
@@ -105,6 +106,24 @@ class MemoryPolicy:
             "allowed_categories": None if self.allowed_categories is None else list(self.allowed_categories),
             "retrieval": None if self.retrieval is None else dict(self.retrieval),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class NewSummary:
+    """A summary that a turn has made of its conversation, up to a position, and what may be remembered of it.
+
+    `memory` is what the summarizer has noted by category, such as `facts`.
+    """
+
+    place: MemoryPlace
+    session_id: str
+    mode: str
+    profile_id: str | None
+    policy: MemoryPolicy
+    text: str
+    memory: Mapping[str, Any] | None
+    upto: int
+    made_at: datetime | None
 
 
 def _known(categories: Sequence[Any]) -> tuple[str, ...]:

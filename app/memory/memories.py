@@ -15,9 +15,11 @@ from app.domain.clock import Clock
 from app.domain.errors import AppError
 from app.domain.ids import fresh
 from app.domain.memory import Memory, MemoryPlace, MemoryScope, NewMemory, Recall, Recalled
+from app.domain.memory_policy import NewSummary
 from app.domain.text import clean_text
 from app.memory.embedding import Embedder
 from app.memory.formulas import Vitality, after_newer, encoded, held_back, score
+from app.memory.lessons import has_used, notes_of
 from app.store import passages, traces
 from app.store.database import Connection, Database
 from app.store.traces import Near, TraceRecord
@@ -44,7 +46,7 @@ CONFIDENCE: Final = {"user_statement": 1.0, "tool": 1.0, "agent_inference": 0.8,
 
 
 class Memories:
-    """All that is remembered; fulfils `LongTermMemory`."""
+    """All that is remembered; fulfils `LongTermMemory`, `LearnsFromReplies` and `TakesSummaries`."""
 
     def __init__(self, database: Database, clock: Clock, embedder: Embedder | None) -> None:
         """Without `embedder`, or in a database without pgvector, traces are found by their words."""
@@ -74,7 +76,9 @@ class Memories:
             revived = [_row(trace.record, _vitality(trace.record).told(now)) for _, trace in told[:REVIVED]]
             await traces.revive(connection, organization, revived)
         memories = tuple(_memory(trace.record, points) for points, trace in told)
-        return Recalled(memories, "\n".join(map(line, memories)), {"candidates": len(near), "told": len(memories)})
+        told_of = {"candidates": len(near), "told": len(memories)}
+        ids = [memory.trace_id for memory in memories]
+        return Recalled(memories, "\n".join(map(line, memories)), told_of, ids or None)
 
     async def remember(self, notes: Sequence[NewMemory]) -> tuple[Memory, ...]:
         """See `LongTermMemory.remember`. What is remembered already, word for word, is only revived."""
@@ -91,6 +95,18 @@ class Memories:
                 if await traces.hold(connection, note.place.conversation):
                     made.append(await self._keep(connection, note, vector))
         return tuple(made)
+
+    async def learn(self, place: MemoryPlace, feedback: Any, reply: str) -> None:
+        """Keep the longer what the reply has used; `feedback` is the ids of what was told."""
+        organization, now = place.caller.organization_id, self._clock.now()
+        async with self._database.transaction() as connection:
+            told = await traces.some(connection, organization, feedback)
+            used = [_row(record, _vitality(record).told(now)) for record in told if has_used(record.content, reply)]
+            await traces.revive(connection, organization, used)
+
+    async def take_summary(self, summary: NewSummary) -> None:
+        """Remember what the summary leaves beyond its conversation."""
+        await self.remember(notes_of(summary))
 
     async def _keep(self, connection: Connection, note: NewMemory, vector: Sequence[float] | None) -> Memory:
         place, now = note.place, self._clock.now()

@@ -142,6 +142,12 @@ async def newest(connection: Connection, organization_id: str, scopes: Scopes, l
     return [Near(_record(row)) for row in await connection.execute(query)]
 
 
+async def some(connection: Connection, organization_id: str, trace_ids: Sequence[str]) -> list[TraceRecord]:
+    """Give those of the traces that there still are."""
+    query = _records().where(_row.organization_id == organization_id, _row.trace_id.in_(trace_ids))
+    return [_record(row) for row in await connection.execute(query.order_by(_row.trace_id))]
+
+
 async def revive(connection: Connection, organization_id: str, changed: Sequence[Mapping[str, Any]]) -> None:
     """Store how alive traces are: of each its `trace_id` and the five values of its vitality."""
     if not changed:

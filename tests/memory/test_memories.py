@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.memory import Memory, MemoryPlace, MemoryScope, NewMemory, Recall, Recalled
+from app.domain.memory_policy import MemoryPolicy, NewSummary
 from app.domain.turn import Caller
 from app.memory.embedding import Embedder
 from app.memory.memories import MOST_TRACES, Memories
@@ -19,6 +20,7 @@ from tests.stage import ADA, Stage
 
 BOB = Caller("bob")
 ELSEWHERE = Caller("ada", "acme")
+PLACE = MemoryPlace(ADA, "c", "demo")
 
 
 class Clock:
@@ -201,3 +203,59 @@ async def test_a_scope_keeps_the_memories_that_are_most_alive(mind: Mind, monkey
     await mind.keep("three plums")
     kept = await rows(mind.url, "SELECT content FROM memory_traces ORDER BY content")
     assert [row[0] for row in kept] == ["one apple", "three plums"]
+
+
+# What turns give back ------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_reply_has_used_lives_longer_than_what_was_only_told(mind: Mind) -> None:
+    for text in ("Ada likes green tea.", "Ada likes mountain bikes.", "Ada likes chess problems."):
+        await mind.keep(text)
+    found = await mind.recall("What does Ada like?")
+    assert sorted(found.feedback) == sorted(memory.trace_id for memory in found.memories)
+    before = await told_times(mind)
+    await mind.memories.learn(PLACE, [*found.feedback, "mem_gone"], "How about a GREEN tea, or a ride on your bikes?")
+    after = await told_times(mind)
+    assert {text for text in after if after[text] > before[text]} == {
+        "Ada likes green tea.",
+        "Ada likes mountain bikes.",
+    }
+    assert (await mind.recall("Nothing fits this")).feedback is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        (
+            {"scopes": {"user": True}},
+            [("user", "facts", "Ada has a cat."), ("user", "facts", "It is old."), ("user", "todo", "Feed it.")],
+        ),
+        ({"scopes": {"user": True}, "allowed_categories": ["todo"]}, [("user", "todo", "Feed it.")]),
+        ({"scopes": {"user": True}, "allowed_categories": []}, []),
+        ({"scopes": {"persona": True}, "store_atomic_docs": False}, [("persona", None, "They spoke of a cat.")]),
+        ({"scopes": {"organization": True}, "store_atomic_docs": False}, []),
+        (
+            {"scopes": {"organization": True}, "share_with_organization": True, "store_atomic_docs": False},
+            [("organization", None, "They spoke of a cat.")],
+        ),
+        ({}, []),
+    ],
+)
+async def test_of_a_summary_is_remembered_what_its_policy_allows_beyond_the_conversation(
+    mind: Mind, policy: dict[str, Any], kept: list[tuple[str, str | None, str]]
+) -> None:
+    memory = {"facts": ["Ada has a cat.", {"text": "It is old."}, 7, " "], "todo": "Feed it.", "gossip": ["No."]}
+    summary = NewSummary(
+        PLACE, "s", "demo", None, MemoryPolicy().merged(policy), "They spoke of a cat.", memory, 9, None
+    )
+    await mind.memories.take_summary(summary)
+    found = await rows(mind.url, "SELECT scope, category, content, source FROM memory_traces")
+    assert sorted(tuple(row)[:3] for row in found) == kept
+    assert {row[3] for row in found} <= {"memory_summary"}
+    # Word for word the same is not remembered twice.
+    await mind.memories.take_summary(summary)
+    assert len(await rows(mind.url, "SELECT 1 FROM memory_traces")) == len(kept)
+
+
+async def told_times(mind: Mind) -> dict[str, int]:
+    return {row[0]: row[1] for row in await rows(mind.url, "SELECT content, recalled FROM memory_traces")}

@@ -1,16 +1,27 @@
 """Long-term memory in turns: what may be used, when it is looked for, how much is told, and what is kept of that."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from app.domain.errors import UnavailableError
-from app.domain.memory import Memory, NewMemory, Recall, Recalled
-from app.domain.memory_policy import RECALL_PROFILES, MemoryPolicy, RecallPolicy, Review, recall_policy, review_due
+from app.domain.memory import Memory, MemoryPlace, NewMemory, Recall, Recalled
+from app.domain.memory_policy import (
+    RECALL_PROFILES,
+    MemoryPolicy,
+    NewSummary,
+    RecallPolicy,
+    Review,
+    recall_policy,
+    review_due,
+)
+from app.providers.errors import failure
+from app.providers.scripted import call
 from app.turn.preparation.setting import RecallSetting
-from tests.stage import ADA, Stage, running_stage
+from tests.conversation.talking import ROLLING, add, has_said, record_of, routing, said, talking
+from tests.stage import ADA, CHAT, WEATHER, Stage, one, running_stage, types
 
 USER = {"scopes": {"user": True}}
 
@@ -33,6 +44,28 @@ class Remembering:
     async def remember(self, notes: Sequence[NewMemory]) -> tuple[Memory, ...]:
         del notes
         return ()
+
+
+@dataclass
+class Learning(Remembering):
+    """One that also wants to know what came of it, and takes summaries; it fails at both when it is told to."""
+
+    breaks: bool = False
+    learned: list[tuple[MemoryPlace, Any, str]] = field(default_factory=list)
+    summaries: list[NewSummary] = field(default_factory=list)
+
+    async def recall(self, wanted: Recall) -> Recalled:
+        return replace(await super().recall(wanted), feedback={"ask": len(self.asked)})
+
+    async def learn(self, place: MemoryPlace, feedback: Any, reply: str) -> None:
+        self.learned.append((place, feedback, reply))
+        if self.breaks:
+            raise UnavailableError
+
+    async def take_summary(self, summary: NewSummary) -> None:
+        self.summaries.append(summary)
+        if self.breaks:
+            raise UnavailableError
 
 
 async def told(stage: Stage, text: str = "What do I like?", **more: Any) -> dict[str, Any]:
@@ -207,3 +240,71 @@ async def test_a_planned_turn_finds_memories_beside_its_tools_and_tells_them_as_
         assert found["long_term_memory_retrieval"]["did_retrieve"] is False
         assert "Ada has a cat." in last_input(stage)
         assert "Ada has a cat." not in str(stage.provider.requests[-1].messages[0].content)
+
+
+# What memory is given back -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_a_memory_is_told_the_reply_that_came_of_what_it_gave_and_its_failure_harms_no_turn(
+    shared_database: str,
+    breaks: bool,  # noqa: FBT001 - a case of the table
+) -> None:
+    memory = Learning(breaks=breaks)
+    every = {"long_term_memory_recall": {"cadence_turns": 1}}
+    async with running_stage(shared_database, memory=memory, **every) as stage:  # type: ignore[arg-type]
+        await told(stage, long_term_memory=USER)
+        stage.provider.add([failure("invalid_request", "scripted", "no")])
+        assert "error" in types(await stage.play("And now?"))
+        stage.provider.add("")
+        await stage.play("Nothing?")
+        stage.provider.add([call(WEATHER.name, {"city": "Rome"}, id="w1")])
+        assert one(await stage.play("What is the weather?", tools=[WEATHER]), "tool_call_request")["tool_calls"]
+        memory.text = ""
+        await told(stage, "Did you find anything?")
+        memory.text = "Ada likes tea."
+        await told(stage, "Once more?")
+        await settled(stage)
+        assert len(memory.asked) == 6
+        # Neither the turn that failed nor the one without words, nor the pause, nor what found nothing.
+        assert [(place.conversation_id, feedback, reply) for place, feedback, reply in memory.learned] == [
+            (CHAT, {"ask": 1}, "Tea."),
+            (CHAT, {"ask": 6}, "Tea."),
+        ]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_a_memory_is_given_the_summaries_that_its_policy_allows(
+    shared_database: str,
+    breaks: bool,  # noqa: FBT001 - a case of the table
+) -> None:
+    memory = Learning(breaks=breaks)
+    async with talking(shared_database, memory=memory, rolling_summary_compaction=ROLLING) as stage:
+        await has_said(stage, *said(8))
+        for given in ({"enabled": False}, {"enabled": True, "scopes": {"conversation": False}}):
+            assert one(await stage.play("More", long_term_memory=given), "final_response")
+            await has_more(shared_database)
+        await settled(stage)
+        assert memory.summaries == []
+        chunks = await stage.play("More", long_term_memory=USER)
+        assert routing(chunks)["rolling_summary"]["did_compact"] is True
+        await settled(stage)
+        (summary,) = memory.summaries
+        record = await record_of(shared_database)
+        assert record is not None
+        assert (summary.text, summary.upto) == (record.text, record.covers[-1][1])
+        assert (summary.place.caller, summary.session_id, summary.mode) == (ADA, CHAT, "demo")
+        assert summary.policy.beyond == ("user",)
+        # A turn that makes no summary gives none.
+        assert routing(await stage.play("Last"))["rolling_summary"]["did_compact"] is False
+        await settled(stage)
+        assert len(memory.summaries) == 1
+
+
+async def settled(stage: Stage) -> None:
+    await stage.runtime._services.background.settled()
+
+
+async def has_more(database: str) -> None:
+    """Let the conversation have so many more messages that the next turn makes a summary."""
+    await add(database, *said(8, 100))

@@ -15,6 +15,7 @@ from app.domain.approval import approved_calls, unrun
 from app.domain.chunks import StreamChunk
 from app.domain.ids import fresh, fresh_uuid, row_key
 from app.domain.language import Language
+from app.domain.memory import Recalled
 from app.domain.messages import ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult
@@ -80,6 +81,7 @@ class Operation:
         self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None
         self.said, self.sentiment = "", 0.0
+        self.recalled: Recalled | None = None
         self.language: Language | None = None
         self.degraded = False
         self.keeps: Mapping[str, Any] = {}

@@ -1,16 +1,20 @@
-"""Remembers what the user said and what was answered, behind the end of an operation (R262, R315).
+"""What long-term memory is given behind a turn: what was said and answered, what its finds were good for, summaries.
 
-Nothing waits for it and nothing fails by it. A crash before it is done, or an erased conversation, discards it.
+Nothing waits for it and nothing fails by it (R262, R315). A crash before it is done, or an erased conversation,
+discards it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
 from app.domain.memory import MemoryPlace, NewMemory
+from app.domain.memory_policy import NewSummary
 from app.domain.messages import text_of
 from app.domain.turn import StreamStatus
 from app.memory.formulas import MOODS
+from app.memory.longterm import LearnsFromReplies, TakesSummaries
 from app.turn.orchestrator.effects import Outcome
 from app.turn.orchestrator.operation import Operation
 
@@ -19,17 +23,45 @@ def remember_behind(operation: Operation, outcome: Outcome) -> None:
     """Begin to remember what the settled outcome leaves; nothing, for a persona without memory."""
     notes = notes_of(operation, outcome)
     if notes:
-        key = ("memory", operation.caller, operation.session_id)
-        operation.services.background.start(key, _remember(operation, notes), "memory")
+        _begin(operation, partial(operation.services.memories.remember, notes), "memory")
 
 
-async def _remember(operation: Operation, notes: Sequence[NewMemory]) -> None:
+def learn_behind(operation: Operation, outcome: Outcome) -> None:
+    """Begin to tell long-term memory which reply came of what it gave; without a reply with text, nothing."""
+    memory: object = operation.services.aids.memory
+    recalled, persona = operation.recalled, operation.persona
+    if recalled is None or persona is None or not isinstance(memory, LearnsFromReplies):
+        return
+    reply = "\n".join(_replies(outcome)) if outcome.status is StreamStatus.COMPLETED else ""
+    if not reply.strip():
+        return
+    place = MemoryPlace(operation.caller, operation.conversation_id, persona.id)
+    _begin(operation, partial(memory.learn, place, recalled.feedback, reply), "memory_feedback")
+
+
+def give_summary(operation: Operation, summary: NewSummary) -> None:
+    """Begin to give long-term memory a summary that the turn has made, if it takes summaries."""
+    memory: object = operation.services.aids.memory
+    if isinstance(memory, TakesSummaries):
+        _begin(operation, partial(memory.take_summary, summary), "memory_summary")
+
+
+def _begin(operation: Operation, work: Callable[[], Awaitable[object]], name: str) -> None:
+    key = ("memory", operation.caller, operation.session_id)
+    operation.services.background.start(key, _try(operation, work, name), name)
+
+
+async def _try(operation: Operation, work: Callable[[], Awaitable[object]], name: str) -> None:
     try:
-        await operation.services.memories.remember(notes)
+        await work()
     except Exception as error:  # noqa: BLE001 - the turn has ended well, and is told so
         structlog.get_logger(__name__).warning(
-            "memory.not_kept", stream_id=operation.stream_id, error=type(error).__name__
+            "memory.not_kept", stream_id=operation.stream_id, what=name, error=type(error).__name__
         )
+
+
+def _replies(outcome: Outcome) -> list[str]:
+    return [text_of(new.message.content) for new in outcome.messages if new.message.role == "assistant"]
 
 
 def notes_of(operation: Operation, outcome: Outcome) -> list[NewMemory]:
@@ -51,9 +83,8 @@ def notes_of(operation: Operation, outcome: Outcome) -> list[NewMemory]:
             NewMemory(place, scope, operation.said, valence=valence, arousal=arousal, sentiment=operation.sentiment)
         )
     if outcome.status is StreamStatus.COMPLETED and persona.memory.remembers_replies:
-        replies = [text_of(new.message.content) for new in outcome.messages if new.message.role == "assistant"]
         notes += [
             NewMemory(place, scope, reply, "semantic", "agent_inference", valence=valence, arousal=arousal)
-            for reply in replies
+            for reply in _replies(outcome)
         ]
     return notes

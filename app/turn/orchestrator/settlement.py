@@ -16,7 +16,7 @@ from app.turn.orchestrator import tracing
 from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.queue import free
-from app.turn.orchestrator.remembering import remember_behind
+from app.turn.orchestrator.remembering import learn_behind, remember_behind
 
 
 async def settle(
@@ -69,6 +69,7 @@ async def settle(
     for begin in operation.afterwards:
         begin(outcome.status)
     remember_behind(operation, outcome)
+    learn_behind(operation, outcome)
 
 
 async def _write(

@@ -15,6 +15,7 @@ from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.queue import accept_in_turn
+from app.turn.orchestrator.remembering import give_summary
 from app.turn.orchestrator.tracing import note_feedback, note_mind
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
 from app.turn.preparation.pipeline import prepare
@@ -111,6 +112,9 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
     if prepared.mind:
         note_mind(operation, prepared.mind)
     operation.said, operation.sentiment, operation.persona = prepared.said, prepared.sentiment, persona
+    operation.recalled = prepared.recalled
+    if prepared.new_summary is not None:
+        give_summary(operation, prepared.new_summary)
     default = operation.services.policy.max_tool_iterations
     return GmiTurnInput(
         persona=persona,

@@ -11,7 +11,8 @@ from app.domain.chunks import StreamChunk
 from app.domain.clock import Clock
 from app.domain.documents import FoundChunk
 from app.domain.errors import ValidationError
-from app.domain.memory_policy import MemoryPolicy
+from app.domain.memory import Recalled
+from app.domain.memory_policy import MemoryPolicy, NewSummary
 from app.domain.messages import Message
 from app.domain.persona import Persona
 from app.domain.planning import Plan
@@ -94,6 +95,8 @@ class TurnDraft:
     degraded: bool = False
     memory_policy: MemoryPolicy | None = None
     compacted: bool = False
+    new_summary: NewSummary | None = None
+    recalled: Recalled | None = None
     kept: Mapping[str, Any] | None = None
     keeps: dict[str, Any] = field(default_factory=dict)
     fence: int = 0
@@ -151,7 +154,8 @@ class PreparedTurn:
     """What stage 4 needs: who answers, with what, what the user said, and the messages it is told, in order.
 
     `failure_mode` is the plan's word on tools that fail; without a plan there is none. `degraded` tells that the plan
-    is not the one that was wanted. `prompt` is the prompt's report.
+    is not the one that was wanted. `prompt` is the prompt's report. `recalled` is what the prompt tells of long-term
+    memory, where that wants to know what came of it; `new_summary` is one that long-term memory may keep.
     """
 
     persona: Persona
@@ -171,3 +175,5 @@ class PreparedTurn:
     sources: tuple[Mapping[str, Any], ...] = ()
     said: str = ""
     sentiment: float = 0.0
+    recalled: Recalled | None = None
+    new_summary: NewSummary | None = None

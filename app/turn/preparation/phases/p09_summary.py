@@ -11,6 +11,8 @@ from app.conversation.covered import Covered
 from app.conversation.history import Summary, arranged
 from app.conversation.profiles import profile_of
 from app.conversation.summarizer import Summarizer, Task, Tried
+from app.domain.memory import MemoryPlace
+from app.domain.memory_policy import NewSummary
 from app.domain.policy import Compaction, HistoryPolicy
 from app.store.summaries import SummaryRecord
 from app.turn.preparation.draft import PhaseServices, TurnDraft
@@ -37,6 +39,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     draft.summary = _told(tried.record, compaction, policy)
     draft.usage += tried.usage
     draft.compacted = tried.reason is None
+    draft.new_summary = _new_summary(draft, tried.record, profile)
     draft.routing["rolling_summary"] = _report(profile, compaction, tried) | {"at_limit": enough is not None}
 
 
@@ -98,6 +101,24 @@ def _told(record: SummaryRecord | None, compaction: Compaction, policy: HistoryP
         head=record.head,
         head_now=compaction.head if compaction.enabled else policy.head,
         at_limit=not compaction.enabled,
+    )
+
+
+def _new_summary(draft: TurnDraft, record: SummaryRecord | None, profile: str | None) -> NewSummary | None:
+    """Give what long-term memory may keep of the summary, if the turn has made one and its policy has a scope on."""
+    policy = draft.memory_policy
+    if not draft.compacted or record is None or policy is None or not policy.enabled or not policy.readable:
+        return None
+    return NewSummary(
+        place=MemoryPlace(draft.turn.caller, draft.turn.conversation_id, draft.chosen()[0].id),
+        session_id=draft.turn.session_id,
+        mode=draft.mode,
+        profile_id=profile,
+        policy=policy,
+        text=record.text,
+        memory=record.memory,
+        upto=max((last for _, last in record.covers), default=0),
+        made_at=record.made_at,
     )
 
 

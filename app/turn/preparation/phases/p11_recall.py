@@ -49,4 +49,5 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     text = found.text.strip()[: own.max_characters]
     if text:
         draft.slots = replace(draft.slots, memory=(text,))
+        draft.recalled = found if found.feedback is not None else None
         report |= {"did_retrieve": True, "context_chars": len(text), "diagnostics": dict(found.diagnostics)}
