@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from app.domain.chunks import StreamChunk
+from app.domain.chunks import ChunkType, StreamChunk
 from app.domain.jsontext import dumps, loads
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
@@ -24,17 +24,29 @@ _DATA: Final = b"\ndata: "
 _DELTA_MARK: Final = b"\nevent: text_delta\n"
 _END_REACH: Final = 60
 """The mark of an `end` frame lies within this many bytes: an id is two numbers of at most 19 digits."""
+_TRACED: Final[frozenset[ChunkType]] = frozenset({"metadata_update", "final_response", "error"})
 
 
 class Envelope:
     """What all frames of one operation share, encoded once: stream, GMI and persona, and metadata if there is some."""
 
     def __init__(
-        self, *, stream_id: str, gmi_instance_id: str, persona_id: str, metadata: Mapping[str, Any] | None = None
+        self,
+        *,
+        stream_id: str,
+        gmi_instance_id: str,
+        persona_id: str,
+        metadata: Mapping[str, Any] | None = None,
+        trace: Mapping[str, str] | None = None,
     ) -> None:
-        """Encode the constant part. A chunk's own metadata goes before the shared one."""
-        self._metadata = dict(metadata or {})
-        self._shared_metadata = b',"metadata":' + dumps(self._metadata) if self._metadata else b""
+        """Encode the constant part. A chunk's own metadata goes before the shared one.
+
+        `trace` joins the metadata of chunks that tell how the operation stands or ends, and of no others.
+        """
+        plain = dict(metadata or {})
+        traced = {**plain, "trace": dict(trace)} if trace else plain
+        self._plain = (plain, _encoded(plain))
+        self._traced = (traced, _encoded(traced)) if trace else self._plain
         self._parts = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
         self._shared = dumps(self._parts)[1:-1]
         self._begins: dict[str, bytes] = {}
@@ -48,9 +60,9 @@ class Envelope:
         if chunk.speaker is not None:
             begin = self._begin(chunk.type, dumps({**self._parts, "gmi_instance_id": chunk.speaker})[1:-1])
         body = dumps(chunk.fields)[1:-1]
-        metadata = self._shared_metadata
+        shared, metadata = self._traced if chunk.type in _TRACED else self._plain
         if chunk.metadata:
-            metadata = b',"metadata":' + dumps({**self._metadata, **chunk.metadata})
+            metadata = _encoded({**shared, **chunk.metadata})
         return b'id: %d-%d\n%b%b,"timestamp":"%b"%b%b%b}\n\n' % (
             fence,
             n,
@@ -67,6 +79,10 @@ class Envelope:
         """Give what the frames of one type have in common: everything from behind the id to the first that differs."""
         type_ = name.encode()
         return b'event: %b\ndata: {"type":"%b",%b,"is_final":' % (type_, type_, shared)
+
+
+def _encoded(metadata: Mapping[str, Any]) -> bytes:
+    return b',"metadata":' + dumps(metadata) if metadata else b""
 
 
 def encode_end(fence: int, n: int, status: StreamStatus, extra: Mapping[str, Any] | None = None) -> bytes:

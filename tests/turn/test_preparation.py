@@ -10,7 +10,9 @@ import pytest
 from opentelemetry import trace
 
 from app.domain.errors import AppError, DatabaseError
+from app.domain.jsontext import dumps_text
 from app.domain.turn import Caller, TurnOptions
+from app.providers.errors import failure
 from app.providers.scripted import call
 from app.turn.gmi.base import Gmi
 from app.turn.orchestrator import turn as turn_stage
@@ -87,7 +89,52 @@ async def test_each_phase_has_a_span_of_its_name(stage: Stage, monkeypatch: pyte
     monkeypatch.setattr(trace, "get_tracer", lambda _: Tracer())
     stage.provider.add("Hello.")
     await stage.play("Hi.")
-    assert names == [f"preparation.{name}" for name in NAMES]
+    assert names == ["operation.turn", *(f"preparation.{name}" for name in NAMES)]
+
+
+class Spans(trace.NoOpTracer):
+    """Makes spans that can be told apart and that nobody keeps: all of one trace."""
+
+    def __init__(self) -> None:
+        self.made: list[trace.SpanContext] = []
+
+    def start_as_current_span(self, *_: Any, **__: Any) -> Any:
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+        self.made.append(trace.SpanContext(0xABC, len(self.made) + 1, is_remote=False, trace_flags=flags))
+        return trace.use_span(trace.NonRecordingSpan(self.made[-1]))
+
+
+async def test_chunks_that_tell_how_a_turn_stands_name_its_span_where_spans_are_made_and_no_others_ever_do(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def kinds(call_id: str) -> dict[str, set[str]]:
+        stage.provider.add([call(WEATHER.name, {"city": "Rome"}, id=call_id)], "It rains.")
+        stage.provider.add([failure("invalid_request", "scripted", "no")])
+        chunks = await stage.play("Hi.", tools=[WEATHER])
+        chunks += await stage.pass_results(chunks[0]["stream_id"], result(call_id))
+        chunks += await stage.play("And now?")
+        assert len({chunk["type"] for chunk in chunks}) > 5
+        found: dict[str, set[str]] = {}
+        for chunk in chunks:
+            found.setdefault(chunk["type"], set()).add(dumps_text((chunk.get("metadata") or {}).get("trace")))
+        return found
+
+    assert {told for each in (await kinds("w1")).values() for told in each} == {"null"}
+    spans = Spans()
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+    monkeypatch.setattr(trace, "get_tracer", lambda _: spans)
+    found = await kinds("w2")
+    traced = {kind for kind, told in found.items() if told != {"null"}}
+    assert traced == {"metadata_update", "final_response", "error"}
+    # One span for each of the three operations, whichever phase was running.
+    operations = {1, 1 + 1 + len(NAMES), 1 + 2 + len(NAMES)}
+    spoken = {told for kind in traced for told in found[kind]}
+    assert spoken == {
+        dumps_text({
+            "trace_id": f"{0xABC:032x}", "span_id": f"{span:016x}", "traceparent": f"00-{0xABC:032x}-{span:016x}-01",
+        })
+        for span in operations
+    }  # fmt: skip
 
 
 @requirement("R2", "R247", "R250", "R251")

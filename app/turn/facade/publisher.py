@@ -10,6 +10,7 @@ import structlog
 
 from app.domain.errors import AppError, InternalError, TurnTimeoutError
 from app.domain.turn import StreamStatus
+from app.observability.spans import here, spanned
 from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
 from app.store.inbound import KeyTakenError
@@ -66,9 +67,13 @@ class Publisher:
         A refusal before T1 goes to whoever waits for the operation to be accepted.
         """
         self._task = asyncio.current_task()
+        operation = self._operation
+        about = {"stream_id": operation.stream_id, "turn_id": operation.turn_id}
         try:
-            async with read_back(self._operation, emissions) as raw:
-                await self._read(raw if self._guard is None else self._guard.read(raw))
+            with spanned(f"operation.{operation.kind.value}", about):
+                operation.trace = here()
+                async with read_back(operation, emissions) as raw:
+                    await self._read(raw if self._guard is None else self._guard.read(raw))
         except asyncio.CancelledError:
             if not self._cancelled or self._operation.ring is None:
                 raise

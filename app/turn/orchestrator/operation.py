@@ -83,6 +83,7 @@ class Operation:
         self.said, self.sentiment = "", 0.0
         self.recalled: Recalled | None = None
         self.language: Language | None = None
+        self.trace: Mapping[str, str] | None = None
         self.degraded = False
         self.keeps: Mapping[str, Any] = {}
         self.flags: Mapping[str, Any] = {}
@@ -104,7 +105,11 @@ class Operation:
         self.persona = persona
         shared = {"language": self.language.to_json()} if self.language is not None else None
         self._envelope = Envelope(
-            stream_id=self.stream_id, gmi_instance_id=gmi_instance_id, persona_id=persona.id, metadata=shared
+            stream_id=self.stream_id,
+            gmi_instance_id=gmi_instance_id,
+            persona_id=persona.id,
+            metadata=shared,
+            trace=self.trace,
         )
 
     def claim(self, persona_id: str, place: int | None = None) -> Claim:

@@ -8,12 +8,12 @@ from enum import Enum
 from typing import Any, Final
 
 import structlog
-from opentelemetry import trace
 
 from app.domain.chunks import StreamChunk
 from app.domain.errors import DatabaseError
 from app.domain.messages import Message, text_of
 from app.domain.persona import MemoryUse
+from app.observability.spans import tracer
 from app.store.messages import NewMessage
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
 from app.turn.preparation.phases import (
@@ -74,18 +74,11 @@ RETRY_SECONDS: Final = 0.25
 
 async def prepare(draft: TurnDraft, services: PhaseServices, phases: Sequence[Phase] = PHASES) -> PreparedTurn:
     """Run the phases one after another. Raises what a phase raises, where its rule says so; an `AppError` as it is."""
-    tracer = _tracer()
+    spans = tracer("fermata.preparation")
     for phase in phases:
-        with tracer.start_as_current_span(f"preparation.{phase.name}") if tracer is not None else nullcontext():
+        with spans.start_as_current_span(f"preparation.{phase.name}") if spans is not None else nullcontext():
             await _RUN[phase.rule](phase, draft, services)
     return finished(draft)
-
-
-def _tracer() -> trace.Tracer | None:
-    """Give what makes spans; None while nothing is set up that would read them, so that they cost nothing."""
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return None
-    return trace.get_tracer("fermata.preparation")
 
 
 async def _refusing(phase: Phase, draft: TurnDraft, services: PhaseServices) -> None:

@@ -1,0 +1,30 @@
+"""Spans of OpenTelemetry, where the process has set up something that reads them; otherwise they cost nothing."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from opentelemetry import trace
+
+
+def tracer(name: str) -> trace.Tracer | None:
+    """Give what makes spans; None while nothing is set up that would read them."""
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return None
+    return trace.get_tracer(name)
+
+
+def spanned(name: str, attributes: Mapping[str, str]) -> AbstractContextManager[Any]:
+    """Make what runs inside a span of its own."""
+    found = tracer("fermata.operation")
+    return found.start_as_current_span(name, attributes=attributes) if found is not None else nullcontext()
+
+
+def here() -> dict[str, str] | None:
+    """Give the span that we are in as chunks tell it, with W3C Trace Context's `traceparent`; None outside of any."""
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    trace_id, span_id = trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+    flags = f"{context.trace_flags:02x}"
+    return {"trace_id": trace_id, "span_id": span_id, "traceparent": f"00-{trace_id}-{span_id}-{flags}"}
