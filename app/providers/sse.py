@@ -13,6 +13,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _LF: Final = 10
 _CR: Final = 13
 _COLON: Final = 58
+_TELLING: Final = frozenset({b"data", b"error"})
 
 
 class EventTooLargeError(ValueError):
@@ -23,7 +24,8 @@ class SseSplitter:
     """Splits a byte stream into events, however the bytes are cut.
 
     An event without data (a keep-alive, an `id:` or `retry:` alone, an empty `data:`) is dropped. Event names that are
-    not UTF-8 are read with replacement. `feed` and `end` raise `EventTooLargeError`.
+    not UTF-8 are read with replacement. A field `error`, which some servers send in the place of an event of that name,
+    is read as one. `feed` and `end` raise `EventTooLargeError`.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -103,7 +105,9 @@ class SseSplitter:
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
-        if name == b"data":
+        if name == b"error":
+            self._event = "error"
+        if name in _TELLING:
             self._data.append(value)
             self._data_size += len(value)
             if self._data_size > self._limit:

@@ -35,6 +35,7 @@ def _special_chat() -> Iterator[Trap]:
     running = {"prompt_tokens": 100, "completion_tokens": 5}
     yield chat("DONE alone ends an answer", good, HELLO)
     yield chat("a finish reason alone ends an answer", good, HELLO, STOP, done=False)
+    yield chat("no usage is none", good, HELLO, STOP, {"choices": [], "usage": None})
     yield chat("DONE and nothing else", Told(error="server", retryable=True))
     yield chat("null choices and null deltas", good, {"choices": None}, chunk(None), HELLO, STOP)
     yield chat(
@@ -115,6 +116,37 @@ def _special_anthropic() -> Iterator[Trap]:
         "events without their names", counted, start(), hello, ending("end_turn", output_tokens=4), names=False
     )
     yield anthropic(
+        "a running total with every chunk is not added up",
+        counted,
+        start(input_tokens=9, output_tokens=1),
+        ending(None, output_tokens=2),
+        hello,
+        ending(None, output_tokens=3),
+        ending("end_turn", output_tokens=4),
+        {"type": "message_stop"},
+    )
+    yield anthropic(
+        "no usage is none",
+        Told("Hello", finish="stop"),
+        {"type": "message_start", "message": {"model": "claude-x"}},
+        hello,
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    )
+    yield anthropic(
+        "parallel calls all at index 0",
+        Told(calls=(("f", {"x": 1}), ("g", {})), usage=Usage(9, 4), finish="tool_calls"),
+        start(),
+        anthropic_wire.block(0, type="tool_use", id="a", name="f", input={}),
+        delta(0, "input_json_delta", partial_json='{"x": 1}'),
+        anthropic_wire.stopped(0),
+        anthropic_wire.block(0, type="tool_use", id="b", name="g", input={}),
+        delta(0, "input_json_delta", partial_json="{}"),
+        anthropic_wire.stopped(0),
+        ending("tool_use", output_tokens=4),
+        {"type": "message_stop"},
+    )
+    yield anthropic(
         "totals that leave the input out",
         Told("Hello", usage=Usage(109, 4, 100), finish="stop"),
         start(input_tokens=9, cache_read_input_tokens=100, output_tokens=1),
@@ -157,6 +189,14 @@ def _special_gemini() -> Iterator[Trap]:
             **gemini_wire.counts(9, 4, thoughtsTokenCount=2, cachedContentTokenCount=4),
         ),
     )
+    yield gemini(
+        "a running total with every chunk is not added up",
+        Told("Hello", usage=Usage(9, 4), finish="stop"),
+        part({"text": "Hel"}, **gemini_wire.counts(9, 2)),
+        part({"text": "lo"}, **gemini_wire.counts(9, 4)),
+        part(finish="STOP", **gemini_wire.counts(9, 4)),
+    )
+    yield gemini("no usage is none", Told("Hello", finish="stop"), part({"text": "Hello"}), part(finish="STOP"))
     yield gemini("a stop without any part", Told(finish="other"), part(finish="STOP"))
     yield gemini(
         "a call that could not be written", Told(error="server", retryable=True), part(finish="MALFORMED_FUNCTION_CALL")
@@ -201,9 +241,34 @@ def _special_responses() -> Iterator[Trap]:
         said("Hello"),
         completed("failed", error={"code": "rate_limit_exceeded", "message": "slow"}),
     )
+    yield responses("no usage is none", Told("Hello", finish="stop"), said("Hello"), completed(usage=None))
+    yield responses(
+        "parallel calls all at index 0",
+        Told(calls=(("f", {"x": 1}), ("g", {})), usage=usage, finish="tool_calls"),
+        *_responses_call("a", "f", '{"x": 1}'),
+        *_responses_call("b", "g", "{}"),
+        completed(output=[_responses_item("a", "f", '{"x": 1}'), _responses_item("b", "g", "{}")]),
+    )
+    yield Trap(
+        "responses: events without their names",
+        ResponsesDialect(),
+        stream(said("Hello"), completed(), done=False),
+        Told("Hello", usage=usage, finish="stop"),
+    )
     yield Trap(
         "responses: DONE is no end",
         ResponsesDialect(),
         wire(said("Hello")) + b"data: [DONE]\n\n",
         Told("Hello", error="truncated", retryable=True),
     )
+
+
+def _responses_call(call_id: str, name: str, arguments: str) -> Iterator[Any]:
+    """Give the events of a whole call, at place 0."""
+    yield responses_wire.added(0, **_responses_item(call_id, name, ""))
+    yield {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": arguments}
+    yield responses_wire.item(0, **_responses_item(call_id, name, arguments))
+
+
+def _responses_item(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}

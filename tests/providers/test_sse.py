@@ -39,6 +39,10 @@ def test_comments_unknown_fields_and_events_without_data_give_nothing() -> None:
     assert split(data) == [("", b"1")]
 
 
+def test_a_field_named_error_is_an_event_of_that_name() -> None:
+    assert split(b'error: {"code": 500}\n\ndata: 1\n\n') == [("error", b'{"code": 500}'), ("", b"1")]
+
+
 def test_the_name_of_an_event_without_data_does_not_leak_into_the_next_one() -> None:
     assert split(b"event: ping\n\ndata: 1\n\n") == [("", b"1")]
 

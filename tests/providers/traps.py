@@ -69,10 +69,10 @@ def _broken(words: Words, trap: Make) -> Iterator[Trap]:
     ):
         told = Told(TEXT, error=reason, retryable=True)
         yield trap(name, begin + said + words.event(document), _with_usage(words, told))
-    named = b"event: error\ndata: it broke\n\n"
-    yield trap(
-        "an event named error", begin + said + named, _with_usage(words, Told(TEXT, error="server", retryable=True))
-    )
+    named, told_broken = b"event: error\ndata: it broke\n\n", Told(TEXT, error="server", retryable=True)
+    yield trap("an event named error", begin + said + named, _with_usage(words, told_broken))
+    field = b'error: {"code": 500, "message": "it broke", "type": "server_error"}\n\n'
+    yield trap("an error in a field of its own", begin + said + field, _with_usage(words, told_broken))
     for name, data in (("no JSON", "{bad"), ("two documents in one event", '{"a": 1} {"b": 2}'), ("a list", "[1]")):
         told = Told(TEXT, error="protocol", retryable=True)
         yield trap(name, begin + said + f"data: {data}\n\n".encode(), _with_usage(words, told))

@@ -59,7 +59,8 @@ class AnthropicDecoder:
         self._secrets = secrets
         self._new_id = new_id
         self._counts: dict[str, int] = {}
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
         self._taken = False
         self._text = TextJoiner()
         self._reasoning = TextJoiner()
@@ -129,9 +130,7 @@ class AnthropicDecoder:
             case "redacted_thinking":
                 events.append(ReasoningPiece("", REDACTED + str(block.get("data") or "")))
             case "tool_use":
-                index = document.get("index")
-                place = index if isinstance(index, int) and index not in self._calls else len(self._calls) + 10_000
-                self._begin(place, block, events)
+                self._begin(document.get("index"), block, events)
             case _:
                 pass  # blocks of the provider's own tools are no one else's business
 
@@ -149,10 +148,13 @@ class AnthropicDecoder:
             case _:
                 pass  # citations and what may come yet
 
-    def _begin(self, index: int, block: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+    def _begin(self, index: Any, block: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        """Begin a call. Where servers give several the same index, what comes next under it is the newest one's."""
         given = part(block, "input")
         call = _Call(len(self._calls), str(block.get("id") or ""), join_surrogates(str(block.get("name") or "")), given)
-        self._calls[index] = call
+        self._calls.append(call)
+        if isinstance(index, int):
+            self._at[index] = call
         events.append(CallStarted(call.place, call.name, call.id or None))
         if given:
             events.append(CallPiece(call.place, dumps_text(dict(given))))
@@ -181,9 +183,9 @@ class AnthropicDecoder:
         self.finished = self.done = True
 
     def _call_at(self, index: Any) -> _Call | None:
-        if isinstance(index, int) and index in self._calls:
-            return self._calls[index]
-        return list(self._calls.values())[-1] if index is None and self._calls else None
+        if isinstance(index, int):
+            return self._at.get(index)
+        return self._calls[-1] if index is None and self._calls else None
 
     def _count(self, holder: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         """Merge counts field by field: they only grow, and the later ones may leave the input out."""
@@ -214,7 +216,7 @@ class AnthropicDecoder:
             return
         self._taken = True
         used: set[str] = set()
-        events.append(CallsReady(tuple(self._call(call, used) for call in self._calls.values())))
+        events.append(CallsReady(tuple(self._call(call, used) for call in self._calls)))
 
     def _call(self, call: _Call, used: set[str]) -> ToolCall:
         call_id = call.id if call.id and call.id not in used else self._new_id()

@@ -46,6 +46,10 @@ class _Call:
             yield CallPiece(self.place, join_surrogates(piece))
 
 
+def _id_of(item: Mapping[str, Any]) -> str:
+    return str(item.get("call_id") or item.get("id") or "")
+
+
 class ResponsesDecoder:
     """See `app.providers.dialect.Decoder`. The answer is whole with `response.completed` or `response.incomplete`."""
 
@@ -56,7 +60,8 @@ class ResponsesDecoder:
         self._provider = provider
         self._secrets = secrets
         self._new_id = new_id
-        self._calls: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
         self._text = TextJoiner()
         self._reasoning = TextJoiner()
         self._told: set[int] = set()
@@ -133,13 +138,29 @@ class ResponsesDecoder:
     def _item_added(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         item = part(document, "item")
         if item.get("type") == "function_call":
-            call = self._call_at(count(document.get("output_index")))
-            call.id = str(item.get("call_id") or item.get("id") or "")
+            place, call_id = count(document.get("output_index")), _id_of(item)
+            here = self._at.get(place)
+            # Some servers give every item the same place, so another id begins another call.
+            call = self._begin(place) if here is not None and here.id != call_id else self._call_at(place)
+            call.id = call_id
             call.name = join_surrogates(str(item.get("name") or ""))
             events += call.told("")
 
     def _call_at(self, index: int) -> _Call:
-        return self._calls.setdefault(index, _Call(len(self._calls)))
+        return self._at.get(index) or self._begin(index)
+
+    def _begin(self, index: int) -> _Call:
+        call = self._at[index] = _Call(len(self._calls))
+        self._calls.append(call)
+        return call
+
+    def _call_of(self, place: int, item: Mapping[str, Any]) -> _Call:
+        """Find the call that a whole item is: the one at its place, or one of its id where places are mixed up."""
+        here, call_id = self._call_at(place), _id_of(item)
+        if here.id in {"", call_id} and not here.ended:
+            return here
+        named = next((call for call in self._calls if call.id == call_id and not call.ended), None)
+        return named or (self._begin(place) if here.ended else here)
 
     def _item_done(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         self._item(count(document.get("output_index")), part(document, "item"), events)
@@ -148,7 +169,7 @@ class ResponsesDecoder:
         """Take a whole item; its text only when no delta told it."""
         match item.get("type"):
             case "function_call":
-                self._whole_call(self._call_at(place), item, events)
+                self._whole_call(self._call_of(place, item), item, events)
             case "reasoning":
                 if item.get("encrypted_content"):
                     kept = {name: value for name, value in item.items() if value is not None and name != "status"}
@@ -167,10 +188,7 @@ class ResponsesDecoder:
         """Take a call as it is when it is whole: that counts, whatever the deltas told."""
         told, before = item.get("arguments"), call.arguments
         call.arguments = told if isinstance(told, str) else dumps_text(told or {})
-        call.name, call.id = (
-            join_surrogates(str(item.get("name") or "")),
-            str(item.get("call_id") or item.get("id") or ""),
-        )
+        call.name, call.id = join_surrogates(str(item.get("name") or "")), _id_of(item)
         call.ended = item.get("status") != "incomplete"
         events += call.told("" if before else call.arguments)
 
@@ -179,8 +197,9 @@ class ResponsesDecoder:
         if model := response.get("model"):
             self._model = str(model)
         output = response.get("output")
+        known = {call.id for call in self._calls if call.ended}
         for place, item in enumerate(output if isinstance(output, list) else ()):
-            if place not in self._told and isinstance(item, Mapping):
+            if place not in self._told and isinstance(item, Mapping) and item.get("call_id") not in known:
                 self._item(place, item, events)
         self._raw = str(response.get("status") or document.get("type")).removeprefix("response.")
         if self._raw == "incomplete":
@@ -217,7 +236,7 @@ class ResponsesDecoder:
 
     def _give_calls(self, events: list[ProviderEvent]) -> None:
         used: set[str] = set()
-        calls = tuple(self._call(self._calls[place], used) for place in sorted(self._calls))
+        calls = tuple(self._call(call, used) for call in self._calls)
         if calls:
             events.append(CallsReady(calls))
 
