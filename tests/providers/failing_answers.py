@@ -106,8 +106,8 @@ def _after_output(words: Words) -> dict[str, Case]:
         ("a cut", {"cut": True}, "transport"),
     ):
         cases[f"{name}, after output"] = (_bare(said, step), Came(reason=reason, after_output=True))
-    for step in ("eof", "cut"):
-        cases[f"{step} behind a whole answer"] = (_bare(said, end, {step: True}), FINE)
+    for ending in ("eof", "cut"):
+        cases[f"{ending} behind a whole answer"] = (_bare(said, end, {ending: True}), FINE)
     return cases
 
 
