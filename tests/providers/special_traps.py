@@ -22,6 +22,7 @@ def special() -> Iterator[Trap]:
     yield from _chat_calls()
     yield from _chat_reasoning()
     yield from _special_anthropic()
+    yield from _anthropic_calls()
     yield from _special_gemini()
     yield from _special_responses()
 
@@ -134,19 +135,6 @@ def _special_anthropic() -> Iterator[Trap]:
         {"type": "message_stop"},
     )
     yield anthropic(
-        "parallel calls all at index 0",
-        Told(calls=(("f", {"x": 1}), ("g", {})), usage=Usage(9, 4), finish="tool_calls"),
-        start(),
-        anthropic_wire.block(0, type="tool_use", id="a", name="f", input={}),
-        delta(0, "input_json_delta", partial_json='{"x": 1}'),
-        anthropic_wire.stopped(0),
-        anthropic_wire.block(0, type="tool_use", id="b", name="g", input={}),
-        delta(0, "input_json_delta", partial_json="{}"),
-        anthropic_wire.stopped(0),
-        ending("tool_use", output_tokens=4),
-        {"type": "message_stop"},
-    )
-    yield anthropic(
         "totals that leave the input out",
         Told("Hello", usage=Usage(109, 4, 100), finish="stop"),
         start(input_tokens=9, cache_read_input_tokens=100, output_tokens=1),
@@ -171,6 +159,23 @@ def _special_anthropic() -> Iterator[Trap]:
     ):
         told = Told("Hello", usage=Usage(9, 0), finish=reason)
         yield anthropic(f"the stop reason {raw}", told, start(), hello, ending(raw))
+
+
+def _anthropic_calls() -> Iterator[Trap]:
+    block, delta, stopped = anthropic_wire.block, anthropic_wire.delta, anthropic_wire.stopped
+    data = anthropic_wire.wire(
+        anthropic_wire.start(),
+        block(0, type="tool_use", id="a", name="f", input={}),
+        delta(0, "input_json_delta", partial_json='{"x": 1}'),
+        stopped(0),
+        block(0, type="tool_use", id="b", name="g", input={}),
+        delta(0, "input_json_delta", partial_json="{}"),
+        stopped(0),
+        anthropic_wire.ending("tool_use", output_tokens=4),
+        {"type": "message_stop"},
+    )
+    told = Told(calls=(("f", {"x": 1}), ("g", {})), usage=Usage(9, 4), finish="tool_calls")
+    yield Trap("anthropic: parallel calls all at index 0", AnthropicDialect(), data, told)
 
 
 def _special_gemini() -> Iterator[Trap]:
