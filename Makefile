@@ -9,8 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-LOCK := requirements-dev.txt
 STAMP := $(VENV)/.installed
+SERVING := $(VENV)/.serving
 
 # The first of these that is new enough and can make environments is used; PYTHON3=/some/python chooses another.
 PYTHON3 ?= python3.13 python3.12 python3.11 python3
@@ -23,10 +23,24 @@ help: ## List these targets
 
 .PHONY: install
 install: ## Make .venv with the locked packages; quick when nothing has changed
-	@$(PYTHON) -c '' 2>/dev/null || rm -f $(STAMP)
+	@$(PYTHON) -c '' 2>/dev/null || rm -f $(STAMP) $(SERVING)
 	@$(MAKE) --silent --no-print-directory $(STAMP)
 
-$(STAMP): $(LOCK)
+# What serving needs is much less than what checking needs, so a first `make run` is there sooner.
+.PHONY: install-serving
+install-serving:
+	@$(PYTHON) -c '' 2>/dev/null || rm -f $(STAMP) $(SERVING)
+	@$(MAKE) --silent --no-print-directory $(SERVING)
+
+$(STAMP): requirements-dev.txt
+	$(fill)
+	@touch $(STAMP) $(SERVING)
+
+$(SERVING): requirements.txt
+	$(fill)
+	@touch $(SERVING)
+
+define fill
 	@if $(PYTHON) -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null; then exit 0; fi; \
 	found=''; chosen=''; \
 	for candidate in $(PYTHON3); do \
@@ -44,12 +58,12 @@ $(STAMP): $(LOCK)
 	fi; \
 	echo "Making $(VENV) with $$("$$chosen" --version)."; \
 	rm -rf $(VENV) && "$$chosen" -m venv $(VENV)
-	@echo 'Installing the packages that $(LOCK) names.'
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(LOCK)
-	@touch $(STAMP)
+	@echo 'Installing the packages that $< names.'
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+endef
 
 .PHONY: run
-run: install ## Serve on 127.0.0.1:8000 with a Postgres of its own
+run: install-serving ## Serve on 127.0.0.1:8000 with a Postgres of its own
 	@exec $(PYTHON) -m app serve
 
 .PHONY: test
@@ -95,7 +109,7 @@ contract: install ## Check that openapi/ describes the API as it is
 	$(PYTHON) -m app openapi --check
 
 .PHONY: migrate
-migrate: install ## Bring the database to the newest tables
+migrate: install-serving ## Bring the database to the newest tables
 	$(PYTHON) -m app migrate
 
 .PHONY: migration
@@ -107,11 +121,13 @@ migration: install ## Write a migration from the difference between tables and c
 lock: install ## Choose the newest packages that pyproject.toml allows and write both requirement files
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check uv
-	build/lock/bin/uv pip compile $(LOCKING) pyproject.toml --output-file requirements.txt
+	build/lock/bin/uv pip compile $(LOCKING) pyproject.toml $(SERVED) --output-file requirements.txt
 	build/lock/bin/uv pip compile $(LOCKING) pyproject.toml --extra dev --output-file requirements-dev.txt
 
 LOCKING := --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-header --no-emit-index-url --no-emit-find-links
+# The extras that are small: the image and `make run` have them.
+SERVED := --extra documents --extra mcp --extra sentiment
 
 .PHONY: up
 up: ## Start the whole of it in Docker: Postgres, migration, two replicas, nginx on port 8080
