@@ -113,39 +113,39 @@ class OptionsInput(Input):
 class MemoryScopesInput(Input):
     """Who shares what is remembered; what is left out stays as it was."""
 
-    conversation: bool | None = None
+    conversation: bool | None = Field(default=None, description="What was said in this conversation.")
     user: bool | None = Field(default=None, description="What is known of the user, in all conversations.")
     persona: bool | None = Field(default=None, description="What is known of the user, with this persona alone.")
-    organization: bool | None = None
+    organization: bool | None = Field(default=None, description="What all users of the organization share.")
 
 
 class MemoryRetrievalInput(Input):
     """How much is recalled, within the service's bounds."""
 
     top_k: int | None = Field(default=None, ge=1, le=50, description="Memories of each scope.")
-    max_characters: int | None = Field(default=None, ge=300, le=12_000)
+    max_characters: int | None = Field(default=None, ge=300, le=12_000, description="Characters of all of them.")
 
 
 class LongTermMemoryInput(Input):
     """What this conversation may use of long-term memory, from this turn on; what is left out stays as it was."""
 
-    enabled: bool | None = None
-    scopes: MemoryScopesInput | None = None
-    share_with_organization: bool | None = None
-    store_atomic_docs: bool | None = None
+    enabled: bool | None = Field(default=None, description="Whether anything is recalled or remembered.")
+    scopes: MemoryScopesInput | None = Field(default=None, description="Whose memories it reads and adds to.")
+    share_with_organization: bool | None = Field(default=None, description="Whether others may find what it remembers.")
+    store_atomic_docs: bool | None = Field(default=None, description="Whether single facts are remembered, each alone.")
     allowed_categories: list[Name] | None = Field(
         default=None,
         max_length=32,
         description="Categories that may be recalled: `facts`, `preferences`, `people`, `projects`, `decisions`, "
         "`open_loops`, `todo`, `tags`; an empty list allows none.",
     )
-    retrieval: MemoryRetrievalInput | None = None
+    retrieval: MemoryRetrievalInput | None = Field(default=None, description="How much is recalled.")
 
 
 class MemoryControlInput(Input):
     """What is said of memory."""
 
-    long_term_memory: LongTermMemoryInput | None = None
+    long_term_memory: LongTermMemoryInput | None = Field(default=None, description="What is kept over conversations.")
 
     def to_domain(self) -> dict[str, Any] | None:
         """Give the long-term part, without what was left out; None where nothing was said of it."""
@@ -165,9 +165,9 @@ class DetectedInput(Input):
 class FeedbackInput(Input):
     """What the user thinks of an answer. The label counts before the score, of which 4 and 5 are good, 1 and 2 bad."""
 
-    label: Polarity | None = None
-    score: int | None = Field(default=None, ge=1, le=5)
-    comment: str | None = Field(default=None, max_length=2000)
+    label: Polarity | None = Field(default=None, description="How it was found.")
+    score: int | None = Field(default=None, ge=1, le=5, description="How many of five stars.")
+    comment: str | None = Field(default=None, max_length=2000, description="In the user's words.")
     turn_id: Name | None = Field(default=None, description="The turn that it is about.")
 
 
