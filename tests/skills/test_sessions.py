@@ -142,6 +142,18 @@ async def test_where_overrides_are_off_they_are_refused_and_a_turn_asks_for_none
     assert stage.runtime.skills() == ()
 
 
+async def test_a_turn_to_which_its_session_adds_nothing_is_the_same_object(shared_database: str) -> None:
+    async with running_stage(shared_database, **ON) as stage:
+        turn, lay_over = turn_input("Hi."), stage.runtime._overrides.lay_over
+        persona = stage.runtime._services.personas.known("demo")
+        assert await lay_over(turn, persona) is turn
+        await change(stage, options={"temperature": 0.2})
+        assert (await lay_over(turn, persona)).options.temperature == 0.2
+        assert turn.options.temperature is None
+        await change(stage, options={"temperature": None})
+        assert await lay_over(turn, persona) is turn
+
+
 async def test_with_persistence_off_nothing_is_kept_of_a_session(shared_database: str) -> None:
     async with running_stage(shared_database, enable_conversational_persistence=False, **ON) as stage:
         with pytest.raises(InvalidStateError, match="PERSISTENCE"):

@@ -2,12 +2,13 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.chunks import StreamChunk
+from app.domain.chunks import ChunkType, StreamChunk
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 from app.streaming.frames import Envelope, cursor_of, encode_end, end_status, is_end, split
@@ -44,6 +45,25 @@ def test_an_end_tells_its_status_and_counts_all_frames(status: StreamStatus) -> 
     assert is_end(frame)
     assert end_status(frame) is status
     assert json.loads(frame.split(b"data: ", 1)[1]) == {"status": status.value, "reason": "x", "last": 10**6}
+
+
+def test_a_chunks_own_metadata_goes_before_what_all_share_and_a_trace_is_with_three_types_alone() -> None:
+    shared = {"language": "de", "more": 1}
+    plain: dict[str, Any] = {"stream_id": "st_1", "gmi_instance_id": "gmi_1", "persona_id": "demo"}
+    envelope = Envelope(**plain, metadata=shared, trace={"trace_id": "t"})
+
+    def told(chunk: StreamChunk, by: Envelope = envelope) -> object:
+        return json.loads(by.encode(1, 1, chunk, NOW).split(b"data: ", 1)[1]).get("metadata")
+
+    trace = {"trace": {"trace_id": "t"}}
+    for kind in get_args(ChunkType):
+        is_told = kind in {"metadata_update", "final_response", "error"}
+        assert told(StreamChunk(kind, {})) == ({**shared, **trace} if is_told else shared)
+        assert told(StreamChunk(kind, {}), Envelope(**plain, trace=trace["trace"])) == (trace if is_told else None)
+        assert told(StreamChunk(kind, {}), Envelope(**plain)) is None
+    own = StreamChunk("tool_call_request", {}, {"language": "fr"})
+    assert told(own) == {"language": "fr", "more": 1}
+    assert told(own, Envelope(**plain)) == {"language": "fr"}
 
 
 def test_another_frame_has_no_end_status() -> None:

@@ -66,6 +66,18 @@ async def test_a_gmi_that_raises_in_mid_answer_ends_its_turn_with_an_error_of_th
         assert "So far" not in str(await stage.messages())
 
 
+@pytest.mark.parametrize("odd", ["text", {"type": "text_delta"}, None, 7])
+async def test_what_is_no_chunk_ends_the_turn_with_an_error_and_what_came_before_it_was_sent(
+    shared_database: str, odd: Any
+) -> None:
+    async with running_stage(shared_database, gmis=Playing([TextDelta("So far"), odd, end("Done.")])) as stage:
+        chunks = await stage.play("Hi.")
+        assert [chunk["text_delta"] for chunk in chunks if chunk["type"] == "text_delta"] == ["So far"]
+        assert one(chunks, "error")["code"] == "SYS_INTERNAL_SERVER_ERROR"
+        assert str(odd) not in one(chunks, "error")["message"]
+        assert "Done." not in str(await stage.messages())
+
+
 async def test_the_same_words_twice_are_two_messages_in_the_history(stage: Stage) -> None:
     stage.provider.add("One.", "Two.")
     await stage.play("Again.")

@@ -1,5 +1,7 @@
 """GMI chunks to stream chunks (R242, R245, R291 to R293). What a host has no use for is not forwarded."""
 
+from typing import Never
+
 from app.domain.chunks import (
     FinalResponseMarker,
     GmiChunk,
@@ -41,4 +43,12 @@ def to_stream(chunk: GmiChunk, held: HeldRequests) -> StreamChunk | None:
             pass
         case ReasoningStateUpdate() | LatencyReport():
             pass
+        case _ as unknown:
+            # A host's own GMI is not type-checked here, and what it meant to say must not be lost in silence.
+            _refuse(unknown)
     return shown
+
+
+def _refuse(unknown: Never) -> Never:
+    message = f"A GMI has yielded a value of type {type(unknown).__name__}, which is no chunk."
+    raise TypeError(message)
