@@ -29,7 +29,7 @@ class PersonaOptions:
     max_tokens: int | None = None
     reasoning_effort: Effort | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    extra_headers: Mapping[str, str] = field(default_factory=dict)
+    extra_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,13 @@ _REFUSALS: Final = frozenset({400, 422})
 _SHORTEST_SECRET: Final = 8
 
 
+def _secrets_of(*words: str | None) -> tuple[str, ...]:
+    """Give what no error may show: keys and values of headers, and of such as `Bearer …` the words by themselves."""
+    whole = [word for word in words if word is not None]
+    told = {*whole, *(part for word in whole for part in word.split())}
+    return tuple(sorted((word for word in told if len(word) >= _SHORTEST_SECRET), key=len, reverse=True))
+
+
 class HttpProvider:
     """See `app.providers.base.Provider`. `api_key` is None for a server that asks for none.
 
@@ -53,8 +60,7 @@ class HttpProvider:
         A server that refuses an optional field is asked once more without it, and that model never with it again.
         """
         key = request.api_key or self._api_key
-        words = (key, *self._headers.values(), *request.extra_headers.values())
-        secrets = tuple({word for word in words if word is not None and len(word) >= _SHORTEST_SECRET})
+        secrets = _secrets_of(key, self._api_key, *self._headers.values(), *request.extra_headers.values())
         own = only_own(request.messages, self.name, request.model)
         body = self._dialect.body(replace(request, messages=own))
         while True:
@@ -102,7 +108,7 @@ class HttpProvider:
 
     async def models(self) -> tuple[str, ...]:
         """Ask the server which models it has; costs nothing. Raises `ProviderError`."""
-        secrets = tuple(word for word in (self._api_key, *self._headers.values()) if word)
+        secrets = _secrets_of(self._api_key, *self._headers.values())
         headers = {**self._key_headers(self._api_key), **self._headers}
         document = await self._http.ask(HttpCall(self.name, f"{self._base_url}/models", headers, None, secrets))
         found = document.get("data") or document.get("models") if isinstance(document, Mapping) else None
