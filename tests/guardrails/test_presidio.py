@@ -110,6 +110,9 @@ def guards(options: dict[str, Any] | None = None, *, named: tuple[str, ...] = ("
     [
         ({"model": "no_such_model"}, "'no_such_model', which is neither .* Models are not fetched"),
         ({"model": "/no/such/folder"}, "'/no/such/folder', which is neither"),
+        ({"model": "os"}, "'os', which is neither"),
+        ({"model": "numpy"}, "can't load the spaCy model 'numpy'"),
+        ({"model": "."}, "can't load the spaCy model '.'"),
         ({"entities": ["SHOE_SIZE"]}, "can't look for SHOE_SIZE; in 'en' it knows .*CREDIT_CARD"),
     ],
 )

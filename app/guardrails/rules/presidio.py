@@ -6,6 +6,7 @@ model nor the list of top-level domains.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -114,12 +115,21 @@ def lack(model: str | None) -> str | None:
             f"The guardrail {NAME} needs a package that is not installed: pip install 'fermata[{NAME}]', "
             "or name the guardrail pii, which needs none."
         )
-    if model is not None and not (Path(model).is_dir() or (model.isidentifier() and find_spec(model) is not None)):
+    if model is not None and not (Path(model).is_dir() or _is_installed(model)):
         return (
             f"The guardrail {NAME} is to use the spaCy model {model!r}, which is neither an installed package nor a "
             "folder. Models are not fetched: install it beside Fermata, or leave `model` out."
         )
     return None
+
+
+def _is_installed(model: str) -> bool:
+    """Tell whether a package of that name is installed: asked as Presidio asks, which fetches a model that is not."""
+    try:
+        distribution(model)
+    except (PackageNotFoundError, ValueError):
+        return False
+    return True
 
 
 def _analyzer(
@@ -135,7 +145,11 @@ def _analyzer(
 
     models = [{"lang_code": language, "model_name": model or ""}]
     words = NoOpNlpEngine(models) if model is None else SpacyNlpEngine(models)
-    words.load()
+    try:
+        words.load()
+    except Exception as error:
+        message = f"The guardrail {NAME} can't load the spaCy model {model!r}: {error}"
+        raise ConfigurationError(message) from error
     registry = RecognizerRegistry(supported_languages=[language])
     registry.load_predefined_recognizers(languages=[language], nlp_engine=words)
     # The snapshot of the list that the package brings; by itself the recognizer would fetch the newest.
