@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from app.domain.errors import ProviderError
 from app.domain.usage import Usage
-from app.providers.errors import failure
+from app.providers.errors import failure, secrets_of
 from app.providers.http import HttpCall, ModelHttp
 from app.providers.wire import count, part
 
@@ -70,7 +70,7 @@ class EmbeddingClient:
 
     def _call(self, body: Mapping[str, Any]) -> HttpCall:
         key = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        secrets = tuple(word for word in (self._api_key, *self._headers.values()) if word)
+        secrets = secrets_of(self._api_key, *self._headers.values())
         return HttpCall(self.name, self._url, {**key, **self._headers}, body, secrets)
 
     def _vectors(self, document: Any, expected: int) -> list[tuple[float, ...]]:

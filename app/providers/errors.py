@@ -19,6 +19,9 @@ RETRYABLE: Final[frozenset[str]] = frozenset(
 )
 
 _SHORTEST_SECRET: Final = 4
+_SHORTEST_WORD: Final = 8
+"""Shorter keys and words of headers are no secrets: a team's name, a version."""
+
 _SECRET_LOOKS: Final = re.compile(
     r"(?:\b(?:sk|pk|rk|gsk|xai|csk|nvapi|hf|pplx|AIza)[-_]?[A-Za-z0-9*][\w*.-]{5,})|(?:[Bb]earer\s+[^\s,;\"']+)"
     r"|(?:\b(?=[\w*-]*\d)(?=[\w*-]*[A-Za-z*])[\w*-]{24,})"
@@ -151,6 +154,13 @@ def in_band(
     sentence = f"The model provider {provider} {_DEEDS.get(reason, 'failed')} while it answered"
     wait = parse_retry_after(found) if isinstance(found, Mapping) else None
     return failure(reason, provider, f"{sentence}: {detail}" if detail else f"{sentence}.", retry_after=wait)
+
+
+def secrets_of(*words: str | None) -> tuple[str, ...]:
+    """Give what no error may show: keys and values of headers, and of such as `Bearer …` the words by themselves."""
+    whole = [word for word in words if word is not None]
+    told = {*whole, *(part for word in whole for part in word.split())}
+    return tuple(sorted((word for word in told if len(word) >= _SHORTEST_WORD), key=len, reverse=True))
 
 
 def shown(message: str, secrets: Iterable[str] = ()) -> str:

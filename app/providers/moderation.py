@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from app.providers.errors import failure
+from app.providers.errors import failure, secrets_of
 from app.providers.http import HttpCall, ModelHttp
 from app.providers.wire import part
 
@@ -41,7 +41,7 @@ class ModerationClient:
     async def judge(self, text: str, model: str = DEFAULT_MODEL) -> Verdict:
         """Give the verdict on a text. Raises `ProviderError`: no answer is never taken for a good one."""
         key = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        secrets = tuple(word for word in (self._api_key, *self._headers.values()) if word)
+        secrets = secrets_of(self._api_key, *self._headers.values())
         body = {"model": model, "input": text}
         document = await self._http.ask(HttpCall(self.name, self._url, {**key, **self._headers}, body, secrets))
         results = document.get("results") if isinstance(document, Mapping) else None

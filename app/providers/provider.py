@@ -11,20 +11,13 @@ from app.domain.errors import ProviderError
 from app.providers.base import ModelRequest, ProviderEvent, UsageReport
 from app.providers.dialect import Decoder, Dialect
 from app.providers.embeddings import EmbeddingClient
+from app.providers.errors import secrets_of
 from app.providers.http import HttpCall, ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.reasoning import only_own
 from app.providers.refusals import has_field, refused_fields, without
 
 _REFUSALS: Final = frozenset({400, 422})
-_SHORTEST_SECRET: Final = 8
-
-
-def _secrets_of(*words: str | None) -> tuple[str, ...]:
-    """Give what no error may show: keys and values of headers, and of such as `Bearer …` the words by themselves."""
-    whole = [word for word in words if word is not None]
-    told = {*whole, *(part for word in whole for part in word.split())}
-    return tuple(sorted((word for word in told if len(word) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
 class HttpProvider:
@@ -60,7 +53,7 @@ class HttpProvider:
         A server that refuses an optional field is asked once more without it, and that model never with it again.
         """
         key = request.api_key or self._api_key
-        secrets = _secrets_of(key, self._api_key, *self._headers.values(), *request.extra_headers.values())
+        secrets = secrets_of(key, self._api_key, *self._headers.values(), *request.extra_headers.values())
         own = only_own(request.messages, self.name, request.model)
         body = self._dialect.body(replace(request, messages=own))
         while True:
@@ -108,7 +101,7 @@ class HttpProvider:
 
     async def models(self) -> tuple[str, ...]:
         """Ask the server which models it has; costs nothing. Raises `ProviderError`."""
-        secrets = _secrets_of(self._api_key, *self._headers.values())
+        secrets = secrets_of(self._api_key, *self._headers.values())
         headers = {**self._key_headers(self._api_key), **self._headers}
         document = await self._http.ask(HttpCall(self.name, f"{self._base_url}/models", headers, None, secrets))
         found = document.get("data") or document.get("models") if isinstance(document, Mapping) else None

@@ -106,6 +106,20 @@ async def test_no_verdict_is_never_a_good_one(server: ModelServer, http: ModelHt
         await ModerationClient("mock", server.base_url, KEY, http).judge("text")
 
 
+async def test_keys_and_headers_that_a_server_repeats_are_hidden(server: ModelServer, http: ModelHttp) -> None:
+    key, token = "open-sesame-of-the-house", "open-sesame-of-the-team"
+    headers = {"x-team": f"Bearer {token}"}
+    asked = (
+        EmbeddingClient("mock", server.base_url, key, http, headers=headers).embed("e-1", ["a"]),
+        ModerationClient("mock", server.base_url, key, http, headers=headers).judge("text"),
+    )
+    for asking in asked:
+        server.script(plain({"error": {"message": f"I was sent {key} and {token}."}}, 401))
+        with pytest.raises(ProviderError, match=r"I was sent \[hidden\] and \[hidden\]\.") as caught:
+            await asking
+        assert not any(secret in f"{caught.value!r} {caught.value.details}" for secret in (key, token))
+
+
 async def test_the_doctor_tells_of_each_model_what_came_of_it(server: ModelServer, connect: Connect) -> None:
     registry = ProviderRegistry([connect(), DemoProvider(0)], {"openai": "Set OPENAI_API_KEY."})
     server.script({"status": 401, "body": {"error": {"message": f"bad key {KEY}"}}}, model="refused")
