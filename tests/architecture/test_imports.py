@@ -66,8 +66,8 @@ def test_importing_app_needs_no_environment_and_has_no_side_effect() -> None:
     "deed",
     [
         "import socket; socket.create_connection(('127.0.0.1', 9))",
-        "open('never-made.txt', 'w')",
-        "import subprocess; subprocess.run(['true'])",
+        pytest.param("open('never-made.txt', 'w')", marks=pytest.mark.slow),
+        pytest.param("import subprocess; subprocess.run(['true'])", marks=pytest.mark.slow),
     ],
 )
 def test_the_watch_on_imports_sees_what_it_is_there_for(deed: str) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.databases import rows
 from tests.live.quick import TOOL
 from tests.mock_model import Answer, ModelServer
@@ -97,6 +99,7 @@ async def test_reasoning_goes_back_to_its_model_on_another_process_after_a_kill(
     assert answered[-2].data["usage"]["total_tokens"] == 63
 
 
+@pytest.mark.slow
 async def test_a_continuation_begins_with_the_model_that_served_before_the_pause(
     servers: Servers, database: str, mock: ModelServer, tmp_path: Path
 ) -> None:
@@ -134,6 +137,7 @@ async def test_a_continuation_begins_with_the_model_that_served_before_the_pause
     assert await rows(database, "SELECT * FROM usage_ledger") == []
 
 
+@pytest.mark.slow
 async def test_a_new_turn_begins_with_the_model_that_is_asked_for_again(
     servers: Servers, database: str, mock: ModelServer, tmp_path: Path
 ) -> None:

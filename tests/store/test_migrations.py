@@ -115,6 +115,7 @@ async def held_lock(url: str) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
+@pytest.mark.slow
 async def test_two_processes_that_migrate_at_once_wait_for_each_other(empty: str) -> None:
     async with held_lock(empty) as holder:
         both = [asyncio.create_task(run(empty, "migrate")) for _ in range(2)]

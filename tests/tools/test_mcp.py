@@ -115,6 +115,7 @@ async def test_a_program_offers_its_tools_under_its_name_and_runs_them(
     await until(lambda: not alive(pid))
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_is_started_again_and_takes_only_its_own_tools_along() -> None:
     server, other = McpServer(part()), McpServer(part(name="other"))
     missing = McpServer(part(name="gone", command=("/no/such/program",), connect_seconds=0.5))

@@ -48,7 +48,7 @@ async def test_a_turn_that_pauses_is_six_statements_in_three_transactions(databa
         assert counted(points) == [T1, START, ("settle", 3)]
 
 
-async def test_a_continuation_is_thirteen_statements_in_six_transactions(database: str) -> None:
+async def test_a_continuation_is_eleven_statements_in_six_transactions(database: str) -> None:
     """Looking up the stream and its pause; taking the pause, with the results; the session; the same end as a turn."""
     async with watched(database, [call("get_weather", {"city": "Rome"}, id="c1")], "Warm.") as (stage, points):
         asked = await stage.play("Weather?", tools=[WEATHER])

@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
+import pytest
 
 from tests.postgres import throwaway_postgres
 from tests.store.embedded.processes import standing_in
@@ -18,6 +19,7 @@ async def version(dsn: str) -> str:
         await connection.close()
 
 
+@pytest.mark.slow
 def test_a_throwaway_server_lives_as_long_as_its_context_and_leaves_nothing() -> None:
     with throwaway_postgres() as dsn, asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         assert int(runner.run(version(dsn)).split(".")[0]) >= 15
