@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message
 from app.domain.tools import ToolSpec
+from app.providers.reasoning import text_of_blocks
 
 _PER_MESSAGE: Final = 4
 _PER_CALL: Final = 8
@@ -63,8 +64,8 @@ class TokenCounters:
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """Count one message with all that is sent of it."""
-    total = _PER_MESSAGE + _content(message, counter)
+    """Count one message with all that is sent of it, the model's reasoning that goes back to it included."""
+    total = _PER_MESSAGE + _content(message, counter) + counter.text(text_of_blocks(message))
     for call in message.tool_calls:
         total += _PER_CALL + counter.text(call.name) + counter.text(dumps_text(dict(call.arguments)))
     return total

@@ -119,6 +119,9 @@ def test_pictures_and_sound_are_not_counted_as_text() -> None:
     assert message_tokens(Message("user", [{"type": "audio", "data": "A" * 100_000}]), counter) == 105
     assert message_tokens(Message("user", [{"type": "text", "text": "Look."}]), counter) == 6
     assert message_tokens(Message("assistant", None, tool_calls=(ToolCall("c", "f", {"a": "b" * 40}),)), counter) > 20
+    thought = {"reasoning": [{"text": "b" * 40, "signature": "s"}]}
+    silent, thinking = Message("assistant", "Yes."), Message("assistant", "Yes.", metadata=thought)
+    assert message_tokens(thinking, counter) == message_tokens(silent, counter) + counter.text("b" * 40)
     assert tools_tokens([WEATHER], counter) > 30
 
 
