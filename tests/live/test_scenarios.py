@@ -101,7 +101,7 @@ async def test_a_pause_runs_out_with_nobody_there_and_says_what_resolved_it(
     pair: tuple[Server, Server], model: ModelServer, on_expiry: str, name: str
 ) -> None:
     a, b = pair
-    request = await paused(a, model, name, pause_ttl_seconds=2, on_expiry=on_expiry)
+    request = await paused(a, model, name, pause_ttl_seconds=6, on_expiry=on_expiry)
     stream = request["stream_id"]
     kept = await post(a, stream, part("call_b", "Bonn is wet"))
     assert kept.json()["missing"] == ["call_a", "call_c"]
