@@ -78,7 +78,10 @@ class World:
         def rule(text: str | None) -> Evaluation | None:
             return Evaluation(Action.BLOCK, "not that") if FORBIDDEN in (text or "") else None
 
-        settings = Settings(_env_file=None, drain_grace_seconds=0, default_model="scripted:small")
+        # A history of the large profile may be longer than what is told by default, which the model does not follow.
+        settings = Settings(
+            _env_file=None, drain_grace_seconds=0, default_model="scripted:small", max_history_length_messages=0
+        )
         providers, guards = ProviderRegistry([self.provider]), Guards([OutputOnly(rule)])
         runtime = build(settings, self.url, providers=providers, guards=guards)
         await runtime.start()
