@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from app.domain.memory import Memory
+from app.domain.memory_policy import CATEGORIES
 from app.domain.tools import ToolSpec
 from app.tools.base import ToolContext, ToolError
 
@@ -67,7 +68,7 @@ class Remember:
                 "text": {"type": "string", "minLength": 1, "maxLength": LONGEST},
                 "category": {
                     "type": "string",
-                    "enum": ["facts", "preferences", "people", "projects", "decisions", "open_loops", "todo", "tags"],
+                    "enum": list(CATEGORIES),
                 },
             },
             "required": ["text"],
