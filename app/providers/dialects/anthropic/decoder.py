@@ -19,8 +19,9 @@ from app.providers.base import (
     UsageReport,
 )
 from app.providers.dialects.anthropic.body import REDACTED
-from app.providers.errors import failure, in_band
-from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, loads, parse_arguments, part
+from app.providers.documents import document_of
+from app.providers.errors import failure
+from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, parse_arguments, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
@@ -81,22 +82,13 @@ class AnthropicDecoder:
         events: list[ProviderEvent] = []
         if self.done or data.strip() == b"[DONE]":
             return events
-        try:
-            document = loads(data)
-        except ValueError:
-            document = data.decode("utf-8", "replace") if event == "error" else None
-        kind = document.get("type") if isinstance(document, Mapping) else None
-        handler = self._handlers.get(str(kind))
-        if handler is not None and isinstance(document, Mapping):
-            handler(document, events)
-            return events
-        error = in_band(self._provider, document, self._secrets, named_error=event == "error")
-        if error is not None:
-            raise error
-        if not isinstance(document, Mapping):
-            message = f"The model provider {self._provider} sent an event that is not one JSON object."
-            raise failure("protocol", self._provider, message, retryable=True)
+        document = document_of(self._provider, event, data, self._secrets, ours=self._is_known)
+        if self._is_known(document):
+            self._handlers[str(document["type"])](document, events)
         return events
+
+    def _is_known(self, document: Mapping[str, Any]) -> bool:
+        return str(document.get("type")) in self._handlers
 
     def end(self) -> list[ProviderEvent]:
         """See `Decoder.end`."""

@@ -17,9 +17,10 @@ from app.providers.base import (
 )
 from app.providers.compat import ChatCompat
 from app.providers.dialects.chat.calls import CallAssembler
+from app.providers.documents import document_of
 from app.providers.errors import failure, in_band
 from app.providers.think import ThinkSplitter
-from app.providers.wire import TextJoiner, count, loads, part
+from app.providers.wire import TextJoiner, count, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "stop": "stop",
@@ -78,7 +79,14 @@ class ChatDecoder:
         if data[:1] == b"[" and data.strip() == b"[DONE]":
             self.finished = self.done = True
             return []
-        document = self._document(event, data)
+        # Nearly every event is an answer's piece by its form; its first choice is looked at for an error in `_choice`.
+        document = document_of(
+            self._provider,
+            event,
+            data,
+            self._secrets,
+            ours=lambda found: event != "error" and "choices" in found and "error" not in found,
+        )
         events: list[ProviderEvent] = []
         choices = document.get("choices")
         choice: Mapping[str, Any] = {}
@@ -104,21 +112,6 @@ class ChatDecoder:
         self._give_calls(events)
         events.append(Finish(self._reason(), self._raw, self._model))
         return events
-
-    def _document(self, event: str, data: bytes) -> Mapping[str, Any]:
-        named_error = event == "error"
-        try:
-            document = loads(data)
-        except ValueError:
-            document = data.decode("utf-8", "replace") if named_error else None
-        if not isinstance(document, Mapping) or named_error or "error" in document or "choices" not in document:
-            error = in_band(self._provider, document, self._secrets, named_error=named_error)
-            if error is not None:
-                raise error
-        if not isinstance(document, Mapping):
-            message = f"The model provider {self._provider} sent an event that is not one JSON object."
-            raise failure("protocol", self._provider, message, retryable=True)
-        return document
 
     def _choice(self, choice: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         delta = choice.get("delta", choice.get("message"))

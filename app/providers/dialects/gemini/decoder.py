@@ -18,8 +18,9 @@ from app.providers.base import (
     UsageReport,
 )
 from app.providers.dialects.gemini.body import EXTRA
-from app.providers.errors import failure, in_band, shown
-from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, loads, parse_arguments, part
+from app.providers.documents import document_of
+from app.providers.errors import failure, shown
+from app.providers.wire import TextJoiner, count, dumps_text, join_surrogates, parse_arguments, part
 
 _REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
@@ -66,7 +67,7 @@ class GeminiDecoder:
         events: list[ProviderEvent] = []
         if data.strip() == b"[DONE]":
             return events
-        document = self._document(event, data)
+        document = document_of(self._provider, event, data, self._secrets)
         candidates = document.get("candidates")
         if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
             self._candidate(candidates[0], events)
@@ -87,19 +88,6 @@ class GeminiDecoder:
             reason = "other"  # an empty answer is known to come by mistake; whoever asked decides
         events.append(Finish(reason, self._raw, self._model))
         return events
-
-    def _document(self, event: str, data: bytes) -> Mapping[str, Any]:
-        try:
-            document = loads(data)
-        except ValueError:
-            document = data.decode("utf-8", "replace") if event == "error" else None
-        error = in_band(self._provider, document, self._secrets, named_error=event == "error")
-        if error is not None:
-            raise error
-        if not isinstance(document, Mapping):
-            message = f"The model provider {self._provider} sent an event that is not one JSON object."
-            raise failure("protocol", self._provider, message, retryable=True)
-        return document
 
     def _check_prompt(self, document: Mapping[str, Any]) -> None:
         blocked = part(document, "promptFeedback").get("blockReason")
