@@ -39,27 +39,30 @@ class ReplicaGoneError(Exception):
     """The process was marked dead: it may accept nothing until it has a new id."""
 
 
-_TAKE: Final = Statement("""
-UPDATE conversations SET
+_TAKEN: Final = """
     fence = nextval('fences'), running_operation = :operation::uuid, running_replica = :replica::uuid,
     running_stream = :stream::text, persona_id = :persona::text, cancel_fence = NULL, updated_at = now()
+"""
+_ALIVE: Final = "EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)"
+_TAKE: Final = Statement(f"""
+UPDATE conversations SET
+    {_TAKEN}
 WHERE id = :id::uuid AND user_id = :user::text AND running_operation IS NULL
-    AND EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)
+    AND {_ALIVE}
 RETURNING fence
-""")
-_TAKE_OR_MAKE: Final = Statement("""
+""")  # noqa: S608 - put together of constants
+_TAKE_OR_MAKE: Final = Statement(f"""
 INSERT INTO conversations (
     id, organization_id, conversation_id, user_id, session_id,
     fence, running_operation, running_replica, running_stream, persona_id
 )
 SELECT :id::uuid, :organization::text, :named::text, :user::text, :session::text,
     nextval('fences'), :operation::uuid, :replica::uuid, :stream::text, :persona::text
-WHERE EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)
+WHERE {_ALIVE}
 ON CONFLICT (id) DO UPDATE SET
-    fence = nextval('fences'), running_operation = :operation::uuid, running_replica = :replica::uuid,
-    running_stream = :stream::text, persona_id = :persona::text, cancel_fence = NULL, updated_at = now()
+    {_TAKEN}
 WHERE conversations.user_id = :user::text AND conversations.running_operation IS NULL
-    AND EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)
+    AND {_ALIVE}
     AND NOT EXISTS (
         SELECT FROM inbound_messages waiter
         WHERE waiter.conversation = conversations.id AND waiter.status = 'waiting'
@@ -70,7 +73,7 @@ WHERE conversations.user_id = :user::text AND conversations.running_operation IS
     )
     AND conversations.xmin = (SELECT seen.xmin FROM conversations seen WHERE seen.id = :id::uuid)
 RETURNING fence
-""")
+""")  # noqa: S608 - put together of constants
 """A live process makes the conversation, or takes one that is free and that no living waiter is before.
 
 Whoever waits for the row's lock gets the newest row beside a queue as it was before: then that is not the row it saw.
