@@ -59,6 +59,7 @@ def serve() -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
     try:

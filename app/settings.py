@@ -228,6 +228,12 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     blocked_send_seconds: Seconds = Field(
         default=60, description="How long a reader may take nothing before it is cut."
     )
+    keep_alive_seconds: int = Field(
+        default=75,
+        ge=1,
+        description="How long an idle connection is kept. Longer than a proxy keeps its own, else a request can meet"
+        " a connection that is just being closed; most proxies keep theirs for 60.",
+    )
     max_readers_per_stream: int = Field(default=2000, ge=1, description="Readers of one stream in one process.")
     max_readers_per_user: int = Field(default=500, ge=1, description="Open event streams of one user in one process.")
     max_readers: int = Field(default=10_000, ge=1, description="Open event streams in one process.")

@@ -175,6 +175,7 @@ async def test_a_key_whose_first_answer_was_lost_attaches_to_the_same_turn_also_
     fresh = await ground.fresh()
     again = [here, there] * 10 + [Scene(fresh, ground.mock, name)]
     told = await asyncio.gather(*(scene.tell(path, body, headers=headers) for scene in again))
+    assert {said.status for said in told} == {200}, [said.body for said in told if said.status != 200]
     assert {said.frames[0].data["stream_id"] for said in told} == {stream_id}
     assert {said.frames[-1].data["status"] for said in told} == {"completed"}
     response = await fresh.client.post(path, json=body, headers=headers)
