@@ -82,9 +82,15 @@ class Connection:
     async def pending_request(self, conversation_id: str) -> dict[str, Any] | None:
         """Give the request that a conversation waits with, or None."""
         address = f"{self._address}/v1/conversations/{conversation_id}/pending-request"
-        response = await self._client.get(address, params=self._user, headers=self._headers)
-        await _refuse(response)
-        return None if response.status_code == httpx.codes.NO_CONTENT else response.json()
+        failures = 0
+        while True:
+            try:
+                response = await self._client.get(address, params=self._user, headers=self._headers)
+            except httpx.TransportError as error:
+                failures = await _after_failure(error, failures)
+            else:
+                await _refuse(response)
+                return None if response.status_code == httpx.codes.NO_CONTENT else response.json()
 
     async def _events(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[Event]:
         """Post and read to the `end`; a cut connection is made again with the same key, from the last event on."""
@@ -99,11 +105,8 @@ class Connection:
                         yield event
                         if event.type == "end":
                             return
-            except httpx.TransportError:
-                failures += 1
-                if failures >= ATTEMPTS:
-                    raise
-            await asyncio.sleep(FIRST_PAUSE * 2**failures if failures else 0)
+            except httpx.TransportError as error:
+                failures = await _after_failure(error, failures)
 
     async def _post(self, path: str, body: Mapping[str, Any], key: str, last: str | None) -> AsyncGenerator[Event]:
         headers = {**self._headers, "Accept": "text/event-stream", "Idempotency-Key": key}
@@ -117,6 +120,14 @@ class Connection:
                     yield event
         message = "the stream ended without an end event"
         raise httpx.RemoteProtocolError(message)
+
+
+async def _after_failure(error: httpx.TransportError, failures: int) -> int:
+    """Wait longer from failure to failure in a row, and give their number; raise the last that is allowed."""
+    if failures + 1 >= ATTEMPTS:
+        raise error
+    await asyncio.sleep(FIRST_PAUSE * 2 ** (failures + 1))
+    return failures + 1
 
 
 async def _refuse(response: httpx.Response) -> None:

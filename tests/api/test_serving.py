@@ -1,5 +1,6 @@
 """The service as a process: how it starts, what it says, how it goes."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -13,11 +14,13 @@ from typer.testing import CliRunner
 
 import app.__main__ as command_line
 from app.api.schemas.chunks import frame_schema
+from app.settings import Settings
 from tests.api.process import Service, command, service
 from tests.api.serving import PATIENCE
 from tests.databases import Databases
 from tests.sse import check_whole, frames_of
 
+COMMON_PROXY_SECONDS = 60
 TOOL = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 WEATHER = {"input": "What is the weather in Berlin, and what time is it?", "tools": [TOOL]}
 
@@ -87,6 +90,21 @@ async def test_on_sigterm_a_reader_of_a_held_pause_is_cut_after_the_grace(databa
 
     assert code == 0
     assert "Traceback" not in "".join(running.said)
+
+
+async def test_an_idle_connection_is_kept_longer_than_proxies_keep_theirs_unless_set(
+    database: str, tmp_path: Path
+) -> None:
+    assert Settings(_env_file=None).keep_alive_seconds > COMMON_PROXY_SECONDS
+    async with service(tmp_path, DATABASE_URL=database, FERMATA_KEEP_ALIVE_SECONDS="1") as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(running.address).port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        async with asyncio.timeout(PATIENCE):
+            said = await reader.read()
+        writer.close()
+
+    assert said.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" not in said.lower()
 
 
 async def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -166,6 +166,20 @@ async def test_a_cut_connection_runs_nothing_twice(
     assert [message["role"] for message in stored["items"]] == ["user", "assistant", "tool", "assistant"]
 
 
+async def test_a_pending_request_is_asked_for_again_when_the_answer_is_lost(
+    connection: Connection, server: Server, mock: ModelServer, chat: str
+) -> None:
+    mock.script(calls("Berlin"))
+    await all_of(connection.run_turn(chat, {**TURN, "tools": [{"name": "get_weather", "input_schema": SCHEMA}]}))
+    transport = Cutting(0, 20)
+    async with httpx.AsyncClient(transport=transport, timeout=10) as client:
+        pending = await Connection(server.root, user_id="ada", client=client).pending_request(chat)
+
+    assert pending is not None
+    assert [call["arguments"] for call in pending["tool_calls"]] == [{"city": "Berlin"}]
+    assert len(transport.requests) == 3
+
+
 async def test_a_refusal_is_raised_with_its_code(connection: Connection, mock: ModelServer, chat: str) -> None:
     with pytest.raises(RefusedError) as unknown:
         await all_of(connection.run_turn(chat, {**TURN, "persona_id": "nobody"}))
@@ -191,3 +205,5 @@ async def test_a_server_that_is_away_for_good_is_told_of(monkeypatch: pytest.Mon
         async with Connection(address) as connection:
             with pytest.raises(httpx.ConnectError):
                 await all_of(connection.run_turn("chat-1", TURN))
+            with pytest.raises(httpx.ConnectError):
+                await connection.pending_request("chat-1")
