@@ -57,7 +57,14 @@ async def served(app: FastAPI, http: Literal["h11", "httptools"] = "httptools") 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, http=http, ws="none", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=2
+        app,
+        http=http,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=2,
     )
     server = _Quiet(config)
     task = asyncio.create_task(server.run_on(listener))
