@@ -24,6 +24,7 @@ from app.domain.views import (
     Started,
     StreamView,
     TraceEntryView,
+    TraitsView,
 )
 
 
@@ -165,6 +166,16 @@ class Runtime(Protocol):
 
     async def reset_session_overrides(self, caller: Caller, session_id: str) -> None:
         """Take a session's overrides back."""
+        ...
+
+    async def session_traits(self, caller: Caller, session_id: str, persona_id: str | None) -> TraitsView:
+        """Give a persona's traits as a session has them; None is the default persona."""
+        ...
+
+    async def change_session_traits(
+        self, caller: Caller, session_id: str, persona_id: str | None, given: Mapping[str, float | None]
+    ) -> TraitsView:
+        """Change a persona's traits for a session; a null takes one back."""
         ...
 
     def personas(self) -> tuple[PersonaView, ...]:

@@ -177,6 +177,16 @@ class OverridesView:
 
 
 @dataclass(frozen=True, slots=True)
+class TraitsView:
+    """A persona's traits as a session has them; `changed` are the names of those that are not the persona's own."""
+
+    session_id: str
+    persona_id: str
+    traits: Mapping[str, float]
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelUsage:
     """What requests to one model took. `cost_usd` is None when no price of the model is known.
 

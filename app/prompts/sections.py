@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from app.domain.jsontext import dumps_text
 from app.domain.persona import ContextualElement
 from app.domain.session import FIRST_MOOD
+from app.domain.traits import told_traits
 from app.prompts.elements import answer_format, chosen_elements, verbosity
 from app.prompts.slots import PromptInput
 
@@ -74,7 +75,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _traits(given: PromptInput) -> Sequence[str]:
-    traits = {**given.persona.personality_traits, **given.session.traits}
+    traits = told_traits(given.persona, given.session.traits)
     if not traits:
         return ()
     told = ", ".join(f"{name} {traits[name]:g}" for name in sorted(traits))

@@ -104,11 +104,16 @@ async def find(connection: Connection, key: SessionKey) -> SessionState:
     return state_of(None if row is None else dict(row))
 
 
-async def merge_user_context(connection: Connection, key: SessionKey, given: Mapping[str, Any]) -> SessionState:
-    """Merge a turn's user context over the kept one and give what is kept now. TooLargeError when that is too much."""
+async def hold(connection: Connection, key: SessionKey) -> SessionState:
+    """Give what the session keeps, and let nobody else change it until the transaction ends; its row is made."""
     made = upsert(session_state).values(**_named(key))
     locked = made.on_conflict_do_update(index_elements=_KEY, set_={"version": _state.version + 1}).returning(*_SHOWN)
-    state = _read((await connection.execute(locked)).one())
+    return _read((await connection.execute(locked)).one())
+
+
+async def merge_user_context(connection: Connection, key: SessionKey, given: Mapping[str, Any]) -> SessionState:
+    """Merge a turn's user context over the kept one and give what is kept now. TooLargeError when that is too much."""
+    state = await hold(connection, key)
     context = merged(state.user_context, given)
     await connection.execute(
         update(session_state).where(_is(session_state, key)).values(user_context=context, updated_at=func.now())

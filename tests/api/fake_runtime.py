@@ -23,6 +23,7 @@ from app.domain.views import (
     Started,
     StreamView,
     TraceEntryView,
+    TraitsView,
 )
 
 STARTED = Started("st_1", "chat-1", "turn_1", 7)
@@ -44,6 +45,7 @@ CONVERSATION = ConversationView("chat-1", "local", "chat-1", None, None, {}, "t0
 PERSONA = PersonaView("demo", "Demo", "A script.", "scripted:demo", ("current_time",), is_default=True)
 SKILL = SkillView("tidy", "Tidies up.", "home", None)
 OVERRIDES = OverridesView("s-1", {"temperature": 0.2}, {"verbosity": "low"}, ("tidy",), (), 1)
+TRAITS = TraitsView("s-1", "demo", {"patience": 0.9, "humor": 0.3}, ("patience",))
 TRACE_ENTRY = TraceEntryView(
     7, "t0", "llm_call_start", "Step 1 asks scripted:demo.", None, {"step": 0}, "chat-1", "st_1", "turn_1", "demo"
 )
@@ -211,6 +213,16 @@ class FakeRuntime:
 
     async def reset_session_overrides(self, caller: Caller, session_id: str) -> None:
         self._ask(caller, session_id)
+
+    async def session_traits(self, caller: Caller, session_id: str, persona_id: str | None) -> TraitsView:
+        self._ask(caller, (session_id, persona_id))
+        return TRAITS
+
+    async def change_session_traits(
+        self, caller: Caller, session_id: str, persona_id: str | None, given: Mapping[str, float | None]
+    ) -> TraitsView:
+        self._ask(caller, (session_id, persona_id, given))
+        return TRAITS
 
     def personas(self) -> tuple[PersonaView, ...]:
         return (PERSONA,)

@@ -1,13 +1,14 @@
 """The plain calls: what they ask of the runtime, and what they answer."""
 
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 from dirty_equals import IsPartialDict
 
 from app.domain.overrides import OverridesChange
 from app.domain.turn import Caller
-from tests.api.fake_runtime import CONVERSATION, PAUSE, SKILL, TRACE_ENTRY, FakeRuntime
+from tests.api.fake_runtime import CONVERSATION, PAUSE, SKILL, TRACE_ENTRY, TRAITS, FakeRuntime
 from tests.api.serving import application, client_of
 
 
@@ -85,6 +86,20 @@ async def test_the_overrides_of_a_session_are_read_changed_and_taken_back_for_it
     assert read.json() == changed.json() == IsPartialDict(options={"temperature": 0.2}, enabled_skills=["tidy"])
     assert [wrong.status_code, unknown.status_code, gone.status_code] == [422, 422, 204]
     assert skills.json() == {"items": [asdict(SKILL)]}
+
+
+async def test_the_traits_of_a_session_are_read_and_changed_for_its_user(runtime: FakeRuntime) -> None:
+    change = {"persona_id": "tutor", "traits": {"patience": 0, "humor": None}}
+    async with client_of(application(runtime)) as client:
+        read = await client.get("/v1/sessions/s-1/traits", params={"user_id": "ada"})
+        changed = await client.patch("/v1/sessions/s-1/traits", json={"user_id": "ada", **change})
+        bodies: list[Any] = [{}, {"traits": {}}, {"traits": {"patience": 1.1}}, {"traits": {"patience": True}}]
+        wrong = [await client.patch("/v1/sessions/s-1/traits", json=body) for body in bodies]
+
+    assert runtime.asked == [("s-1", None), ("s-1", "tutor", {"patience": 0.0, "humor": None})]
+    assert set(runtime.callers) == {Caller("ada")}
+    assert read.json() == changed.json() == {**asdict(TRAITS), "changed": ["patience"]}
+    assert [response.status_code for response in wrong] == [422] * 4
 
 
 async def test_a_conversation_that_is_not_there_is_a_404(runtime: FakeRuntime) -> None:

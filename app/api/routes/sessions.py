@@ -9,8 +9,8 @@ from app.api.body import DoorRoute
 from app.api.deps import PAGE_SIZE, Chatting, CursorQuery, LimitQuery, Reading, RuntimeDep
 from app.api.documents import refusals
 from app.api.schemas.conversations import PageOut
-from app.api.schemas.sessions import OverridesBody, OverridesOut, TraceEntryOut
-from app.domain.errors import InvalidStateError, NotFoundError
+from app.api.schemas.sessions import OverridesBody, OverridesOut, TraceEntryOut, TraitsBody, TraitsOut
+from app.domain.errors import InvalidStateError, NotFoundError, PersonaNotFoundError
 
 router = APIRouter(prefix="/v1/sessions", route_class=DoorRoute, tags=["sessions"])
 
@@ -55,3 +55,27 @@ async def change_overrides(
 async def reset_overrides(session_id: SessionPath, runtime: RuntimeDep, asker: Chatting) -> None:
     """Take all of them back."""
     await runtime.reset_session_overrides(asker.caller(), session_id)
+
+
+@router.get("/{session_id}/traits", response_model=TraitsOut, responses=refusals(PersonaNotFoundError))
+async def read_traits(
+    session_id: SessionPath,
+    runtime: RuntimeDep,
+    caller: Reading,
+    persona_id: Annotated[
+        str | None, Query(max_length=256, description="Whose traits. Left out: the default persona's.")
+    ] = None,
+) -> object:
+    """Give a persona's traits as the session has them; a session that has changed none has the persona's own."""
+    return await runtime.session_traits(caller, session_id, persona_id)
+
+
+@router.patch(
+    "/{session_id}/traits",
+    response_model=TraitsOut,
+    responses=refusals(PersonaNotFoundError, InvalidStateError, body=True),
+)
+async def change_traits(session_id: SessionPath, body: TraitsBody, runtime: RuntimeDep, asker: Chatting) -> object:
+    """Change a persona's traits for this session alone, from its next turn on; all of what is sent, or nothing."""
+    caller = asker.caller(body.user_id, body.organization_id)
+    return await runtime.change_session_traits(caller, session_id, body.persona_id, body.traits)

@@ -70,3 +70,27 @@ class OverridesOut(Output):
     enabled_skills: tuple[str, ...]
     disabled_skills: tuple[str, ...]
     own_changes: int = Field(description="How many changes its persona has made by itself.")
+
+
+Trait = Annotated[float, Field(ge=0, le=1)]
+
+
+class TraitsBody(OwnedInput):
+    """A change of a persona's traits for one session, from its next turn on. What is left out stays."""
+
+    persona_id: Name | None = Field(default=None, description="Whose traits. Left out: the default persona's.")
+    traits: dict[Name, Trait | None] = Field(
+        min_length=1,
+        max_length=64,
+        description="A number from 0 to 1 for each trait that changes; null gives the persona's own value back.",
+        examples=[{"patience": 0.9}],
+    )
+
+
+class TraitsOut(Output):
+    """A persona's traits as a session has them."""
+
+    session_id: str
+    persona_id: str
+    traits: Mapping[str, float] = Field(description="All traits of the persona, as the session's turns are told them.")
+    changed: tuple[str, ...] = Field(description="Names of those that are not the persona's own value.")

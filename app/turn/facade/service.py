@@ -52,6 +52,7 @@ from app.turn.facade.queries import Queries
 from app.turn.facade.sessions import Sessions
 from app.turn.facade.spending import Spending
 from app.turn.facade.tenants import Tenants
+from app.turn.facade.traits import Traits
 from app.turn.orchestrator.continuation import Continued, run_continuation
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Identity, Operation
@@ -96,6 +97,8 @@ class AgentRuntime:
         self.session_overrides = catalog.session_overrides
         self.change_session_overrides = catalog.change_session_overrides
         self.reset_session_overrides = catalog.reset_session_overrides
+        traits = Traits(services.database, services.personas, tenants.admit, persistence=services.policy.persistence)
+        self.session_traits, self.change_session_traits = traits.of_session, traits.change
         parts = desks(services.database, services.library, tenants.admit, self.delete_conversation)
         self.documents, self.memories, self.users = parts
         self.stream_prompts = Prompts(services.database, tenants.admit).of_stream

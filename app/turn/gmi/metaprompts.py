@@ -10,6 +10,7 @@ from app.domain.messages import Message
 from app.domain.persona import MetaPrompt, Persona
 from app.domain.session import MOODS, SessionState
 from app.domain.text import clean
+from app.domain.traits import judged_traits, told_traits
 
 MOST_IMPRINTS: Final = 20
 LARGEST_IMPRINT: Final = 1000
@@ -66,7 +67,7 @@ def due(persona: Persona, state: SessionState, asked: Sequence[str]) -> list[Met
 
 def request_of(one: MetaPrompt, persona: Persona, state: SessionState, evidence: Evidence) -> tuple[Message, Message]:
     """Give what a model is asked; names in double braces that are not known stay empty."""
-    traits = {**persona.personality_traits, **state.traits}
+    traits = told_traits(persona, state.traits)
     values = {
         "event": evidence.event,
         "mood": state.mood or persona.mood_adaptation.default_mood or "",
@@ -124,13 +125,9 @@ def _level(name: str, given: Any) -> dict[str, Any]:
 
 
 def _traits(given: Any, persona: Persona) -> dict[str, float]:
-    if not isinstance(given, dict):
-        return {}
-    return {
-        name: float(value)
-        for name, value in given.items()
-        if name in persona.personality_traits and isinstance(value, int | float) and 0 <= value <= 1
-    }
+    """Give what the persona allows; a model's null says that nothing changes."""
+    allowed, _ = judged_traits(persona, given if isinstance(given, dict) else {})
+    return {name: value for name, value in allowed.items() if value is not None}
 
 
 def _imprints(given: Any) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from app.domain.clock import SystemClock
 from app.domain.jsontext import dumps, loads
+from app.domain.persona import Persona
 from app.domain.session import SessionState, TraceEntry, TraceType, bounded, merged
 from app.domain.text import clean, clean_text
+from app.domain.traits import changed_traits
 
 MOST_ENTRIES: Final = 10_000
 LONGEST_MESSAGE: Final = 1000
@@ -85,6 +87,13 @@ class Session:
             self._mind |= told
         self.state = replace(self.state, **new)
         self._changed |= set(new)
+
+    def change_traits(self, persona: Persona, given: Mapping[str, float | None]) -> None:
+        """Change traits of the persona for this session, from its next prompt on; a null takes one back.
+
+        Raises ValidationError for what the persona does not allow; nothing is changed then.
+        """
+        self.change(mind={"traits": changed_traits(persona, self.state.traits, given)})
 
     @property
     def changes(self) -> dict[str, Any]:
