@@ -58,6 +58,7 @@ from app.turn.facade.judging import means_of
 from app.turn.facade.languages import Languages
 from app.turn.facade.lifecycle import Lifecycle
 from app.turn.facade.overrides import OverridesPolicy, SessionOverrides
+from app.turn.facade.retention import Retention
 from app.turn.facade.self_improvement import Adapting
 from app.turn.facade.service import AgentRuntime
 from app.turn.facade.tenants import Tenants
@@ -240,8 +241,9 @@ def _runtime(settings: Settings, services: Services, overrides: SessionOverrides
         heartbeat=settings.heartbeat_seconds,
         may_send=lambda: lease.is_fresh,
     )
-    keep = timedelta(hours=settings.event_retention_hours)
-    lifecycle = Lifecycle(services, takeover, drain_grace=settings.drain_grace_seconds, keep=keep)
+    keep, faded = timedelta(hours=settings.event_retention_hours), timedelta(days=settings.faded_memory_days)
+    retention = Retention(services.database, keep=keep, faded=faded)
+    lifecycle = Lifecycle(services, takeover, retention, drain_grace=settings.drain_grace_seconds)
     if settings.personas_dir is not None and settings.personas_reload_seconds > 0:
         lifecycle.watch(
             PersonaFolder(settings.personas_dir, services.personas, interval=settings.personas_reload_seconds)

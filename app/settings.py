@@ -222,6 +222,9 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     heartbeat_seconds: Seconds = Field(default=15, description="Silence after which a stream sends a comment.")
     flush_milliseconds: Seconds = Field(default=50, le=1000, description="How often new events are stored.")
     event_retention_hours: Seconds = Field(default=24, description="How long a closed stream can be replayed.")
+    faded_memory_days: float = Field(
+        default=30, ge=0, le=36500, description="How long a memory that has faded is kept after it was last told."
+    )
     wakeups: Literal["pg", "poll"] = Field(
         default="pg", description="How processes tell each other of new events: LISTEN and NOTIFY, or by looking."
     )

@@ -61,7 +61,10 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One thing that is remembered. `category` is free, such as `facts`; `score` is only there where it was found."""
+    """One thing that is remembered. `category` is free, such as `facts`; `score` is only there where it was found.
+
+    `unverified` is what a model has concluded, too long ago to be told as if it were so.
+    """
 
     trace_id: str
     scope: MemoryScope
@@ -70,6 +73,7 @@ class Memory:
     category: str | None = None
     source: str = "user_statement"
     score: float | None = None
+    unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class NewMemory:
     """Something to remember. `valence` and `arousal` (-1 to 1) are of the moment, `sentiment` is the content's own.
 
     `source` is where it comes from: `user_statement`, `agent_inference`, `tool`, `memory_summary`. With `explicit`,
-    somebody asked for it to be remembered, and it begins at full strength.
+    somebody asked for it to be remembered, and it begins at full strength. `traits` are those of who remembers, from 0
+    to 1: they weigh what is new, what is a procedure and what is felt.
     """
 
     place: MemoryPlace
@@ -103,3 +108,4 @@ class NewMemory:
     valence: float = 0.0
     arousal: float = 0.0
     sentiment: float = 0.0
+    traits: Mapping[str, float] = field(default_factory=dict)

@@ -3,26 +3,37 @@
 Traces are rows, so they outlive a restart and are the same on every replica. They go with the conversation they are of.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 import structlog
 
 from app.domain.clock import Clock
 from app.domain.errors import AppError
-from app.domain.ids import fresh
 from app.domain.memory import Memory, MemoryPlace, MemoryScope, NewMemory, Recall, Recalled
 from app.domain.memory_policy import NewSummary
 from app.domain.text import clean_text
 from app.memory.embedding import Embedder
-from app.memory.formulas import Vitality, after_newer, encoded, held_back, score
+from app.memory.formulas import Weights, encoded, held_back
 from app.memory.lessons import has_used, notes_of
+from app.memory.links import linked
+from app.memory.recollection import (
+    alike,
+    in_the_way,
+    line,
+    memory_of,
+    moment_of,
+    record_of,
+    row_of,
+    scored,
+    told_together,
+    vitality_of,
+)
 from app.store import passages, traces
 from app.store.database import Connection, Database
-from app.store.traces import Near, TraceRecord
+from app.store.traces import Near
 
 CANDIDATES: Final = 50
 """How many traces of the scopes each way of looking gives at most."""
@@ -30,19 +41,11 @@ CANDIDATES: Final = 50
 LEAST_SIMILARITY: Final = 0.2
 """What fits less than this is not told: it would only be there because it is recent or strong."""
 
-ENOUGH_WORDS: Final = 5
-"""How many words in common make a trace fit as well as can be."""
-
-REVIVED: Final = 5
-"""How many of the traces that are told live longer for it."""
-
 MOST_TRACES: Final = 5000
 """How many traces a scope keeps; the faintest go."""
 
 LONGEST: Final = 2000
 """How many characters of what was said a trace keeps."""
-
-CONFIDENCE: Final = {"user_statement": 1.0, "tool": 1.0, "agent_inference": 0.8, "memory_summary": 0.75}
 
 
 class Memories:
@@ -73,9 +76,8 @@ class Memories:
             near = await self._near(connection, organization, scopes, query, vector)
             told = self._told(near, wanted)
             now = self._clock.now()
-            revived = [_row(trace.record, _vitality(trace.record).told(now)) for _, trace in told[:REVIVED]]
-            await traces.revive(connection, organization, revived)
-        memories = tuple(_memory(trace.record, points) for points, trace in told)
+            await traces.revive(connection, organization, told_together([trace.record for _, trace in told], now))
+        memories = tuple(memory_of(trace.record, now, points) for points, trace in told)
         told_of = {"candidates": len(near), "told": len(memories)}
         ids = [memory.trace_id for memory in memories]
         return Recalled(memories, "\n".join(map(line, memories)), told_of, ids or None)
@@ -90,54 +92,55 @@ class Memories:
         if self._embedder is not None:
             vectors = await self._vectors([note.content for note in kept])
         made: list[Memory] = []
+        together: defaultdict[tuple[str, MemoryScope, str], list[str]] = defaultdict(list)
         async with self._database.transaction() as connection:
             for note, vector in zip(kept, vectors, strict=True):
                 if await traces.hold(connection, note.place.conversation):
-                    made.append(await self._keep(connection, note, vector))
+                    place = note.place
+                    beside = together[place.caller.organization_id, note.scope, place.scope_id(note.scope)]
+                    made.append(await self._keep(connection, note, vector, beside))
+                    beside.append(made[-1].trace_id)
         return tuple(made)
 
     async def learn(self, place: MemoryPlace, feedback: Any, reply: str) -> None:
-        """Keep the longer what the reply has used; `feedback` is the ids of what was told."""
+        """Keep the longer what the reply has used, the shorter what it has not; `feedback` is the ids of the traces."""
         organization, now = place.caller.organization_id, self._clock.now()
         async with self._database.transaction() as connection:
             told = await traces.some(connection, organization, feedback)
-            used = [_row(record, _vitality(record).told(now)) for record in told if has_used(record.content, reply)]
-            await traces.revive(connection, organization, used)
+            learnt = [
+                row_of(record, vitality.told(now) if has_used(record.content, reply) else vitality.unused())
+                for record, vitality in ((record, vitality_of(record)) for record in told)
+            ]
+            await traces.revive(connection, organization, learnt)
 
     async def take_summary(self, summary: NewSummary) -> None:
         """Remember what the summary leaves beyond its conversation."""
         await self.remember(notes_of(summary))
 
-    async def _keep(self, connection: Connection, note: NewMemory, vector: Sequence[float] | None) -> Memory:
+    async def _keep(
+        self, connection: Connection, note: NewMemory, vector: Sequence[float] | None, beside: Sequence[str]
+    ) -> Memory:
+        """Keep a note; `beside` are the traces of its scope that are made together with it."""
         place, now = note.place, self._clock.now()
         organization, scope = place.caller.organization_id, (note.scope, place.scope_id(note.scope))
         comparable = vector is not None and await passages.has_vectors(connection)
         near = await self._near(connection, organization, [scope], note.content, vector if comparable else None)
         same = next((trace.record for trace in near if trace.record.content == note.content), None)
         if same is not None:
-            await traces.revive(connection, organization, [_row(same, _vitality(same).told(now))])
-            return _memory(same)
-        alike = [(trace.similarity, _vitality(trace.record).at(now)) for trace in near]
-        vitality = encoded(
-            now,
-            valence=note.valence,
-            arousal=note.arousal,
-            sentiment=note.sentiment,
-            novel=not alike or max(alike)[0] < LEAST_SIMILARITY,
-            explicit=note.explicit,
-        )
+            others = [name for name in beside if name != same.trace_id]
+            again = row_of(same, vitality_of(same).told(now), linked(same.links, others))
+            await traces.revive(connection, organization, [again])
+            return memory_of(same, now)
+        alike = [(trace.similarity, vitality_of(trace.record).at(now)) for trace in near]
+        novel = not alike or max(alike)[0] < LEAST_SIMILARITY
+        vitality, importance = encoded(now, moment_of(note, novel=novel), Weights.of(note.traits))
         vitality = replace(vitality, strength=vitality.strength * (1 - held_back(alike)))
-        faded = [
-            _row(trace.record, replace(_vitality(trace.record), strength=after_newer(trace.record.strength, similar)))
-            for trace in near
-            if (similar := trace.similarity) > LEAST_SIMILARITY
-        ]
-        await traces.revive(connection, organization, faded)
-        record = _record(note, vitality, now)
+        await traces.revive(connection, organization, in_the_way(near))
+        record = record_of(note, vitality, now, importance=importance, links=linked({}, beside))
         model = self._embedder.name(vector) if self._embedder is not None and vector is not None else None
         await traces.add(connection, record, model=model, vector=vector)
         await traces.bound(connection, organization, scope, MOST_TRACES)
-        return _memory(record)
+        return memory_of(record, now)
 
     async def _near(
         self,
@@ -170,14 +173,14 @@ class Memories:
         """Give what is told, the best first: so many of each scope, and no more characters than there may be."""
         now, blank = self._clock.now(), not wanted.query.strip()
         fitting = [
-            (_score(trace, now, wanted.mood), trace)
+            trace
             for trace in near
             if (blank or trace.similarity >= LEAST_SIMILARITY)
             and (wanted.categories is None or trace.record.category in wanted.categories)
         ]
         taken: Counter[MemoryScope] = Counter()
         room, told = wanted.max_characters, []
-        for points, trace in sorted(fitting, key=lambda pair: (-pair[0], pair[1].record.trace_id)):
+        for points, trace in scored(fitting, now, wanted.mood):
             size = len(trace.record.content) + 3
             if taken[trace.record.scope] >= wanted.top_k or size > room:
                 continue
@@ -193,73 +196,3 @@ class Memories:
             # What can't be embedded is found by its words.
             self._log.warning("memory.not_embedded", code=error.code)
             return [None] * len(texts)
-
-
-def alike(near: Sequence[Near], words: Sequence[str]) -> list[Near]:
-    """Give the traces with the share of the words that they hold; of many words a few are enough."""
-    enough = min(len(words), ENOUGH_WORDS)
-    return [replace(trace, similarity=min(1.0, len(trace.held.intersection(words)) / enough)) for trace in near]
-
-
-def line(memory: Memory) -> str:
-    """Give a memory as one line of a prompt."""
-    said = {"user_statement": "The user said", "agent_inference": "The answer was"}.get(memory.source, "It was noted")
-    return f"- {said}: {' '.join(memory.content.split())}"
-
-
-def _score(trace: Near, now: datetime, mood: float) -> float:
-    record = trace.record
-    return score(
-        trace.similarity,
-        _vitality(record),
-        now,
-        created_at=record.created_at,
-        valence=record.valence,
-        mood=mood,
-        confidence=record.confidence,
-    )
-
-
-def _vitality(record: TraceRecord) -> Vitality:
-    return Vitality(record.strength, record.stability, record.intensity, record.accessed_at, record.recalled)
-
-
-def _row(record: TraceRecord, vitality: Vitality) -> Mapping[str, Any]:
-    return {
-        "trace_id": record.trace_id,
-        "strength": vitality.strength,
-        "stability": vitality.stability,
-        "intensity": vitality.intensity,
-        "recalled": vitality.recalled,
-        "accessed_at": vitality.accessed_at,
-    }
-
-
-def _record(note: NewMemory, vitality: Vitality, now: datetime) -> TraceRecord:
-    place: MemoryPlace = note.place
-    return TraceRecord(
-        organization_id=place.caller.organization_id,
-        trace_id=fresh("mem"),
-        user_id=place.caller.user_id,
-        scope=note.scope,
-        scope_id=place.scope_id(note.scope),
-        conversation=place.conversation,
-        conversation_id=place.conversation_id,
-        persona_id=place.persona_id,
-        type=note.type,
-        source=note.source,
-        category=note.category,
-        content=note.content,
-        valence=0.7 * note.sentiment + 0.3 * note.valence,
-        confidence=CONFIDENCE.get(note.source, 0.8),
-        strength=vitality.strength,
-        stability=vitality.stability,
-        intensity=vitality.intensity,
-        recalled=vitality.recalled,
-        created_at=now,
-        accessed_at=vitality.accessed_at,
-    )
-
-
-def _memory(record: TraceRecord, points: float | None = None) -> Memory:
-    return Memory(record.trace_id, record.scope, record.type, record.content, record.category, record.source, points)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -56,7 +56,9 @@ class TraceRecord:
     strength: float
     stability: float
     intensity: float
+    importance: float
     recalled: int
+    links: Mapping[str, float]
     created_at: datetime
     accessed_at: datetime
 
@@ -68,6 +70,16 @@ class Near:
     record: TraceRecord
     held: frozenset[str] = frozenset()
     similarity: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Faint:
+    """What is forgotten: traces not told for as long as `keep` that are below all three, strength as it is now."""
+
+    keep: timedelta
+    strength: float = 0.05
+    intensity: float = 0.3
+    importance: float = 0.9
 
 
 Scopes = Sequence[tuple[MemoryScope, str]]
@@ -149,10 +161,10 @@ async def some(connection: Connection, organization_id: str, trace_ids: Sequence
 
 
 async def revive(connection: Connection, organization_id: str, changed: Sequence[Mapping[str, Any]]) -> None:
-    """Store how alive traces are: of each its `trace_id` and the five values of its vitality."""
+    """Store how alive traces are: of each its `trace_id`, the five values of its vitality, and its links."""
     if not changed:
         return
-    names = ("strength", "stability", "intensity", "recalled", "accessed_at")
+    names = ("strength", "stability", "intensity", "recalled", "accessed_at", "links")
     statement = (
         update(memory_traces)
         .where(_row.organization_id == organization_id, _row.trace_id == bindparam("_trace"))
@@ -167,12 +179,27 @@ async def revive(connection: Connection, organization_id: str, changed: Sequence
 
 async def bound(connection: Connection, organization_id: str, scope: tuple[MemoryScope, str], most: int) -> None:
     """Forget the faintest traces of a scope that has more than it may."""
-    age = func.extract("epoch", func.now() - _row.accessed_at)
-    left = _row.strength * func.exp(-func.least(age / _row.stability, 500))
-    too_many = select(_row.trace_id).where(_in(organization_id, [scope])).order_by(left.desc()).offset(most)
+    too_many = select(_row.trace_id).where(_in(organization_id, [scope])).order_by(_left().desc()).offset(most)
     await connection.execute(
         delete(memory_traces).where(_row.organization_id == organization_id, _row.trace_id.in_(too_many))
     )
+
+
+async def fade(connection: Connection, faint: Faint, *, limit: int) -> int:
+    """Forget traces that have faded; tells how many. What another process is at is left alone."""
+    faded = (
+        select(_row.organization_id, _row.trace_id)
+        .where(
+            _row.accessed_at < func.now() - literal(faint.keep),
+            _left() < faint.strength,
+            _row.intensity < faint.intensity,
+            _row.importance < faint.importance,
+        )
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    statement = delete(memory_traces).where(tuple_(_row.organization_id, _row.trace_id).in_(faded))
+    return len((await connection.scalars(statement.returning(_row.trace_id))).all())
 
 
 async def page(
@@ -197,6 +224,12 @@ async def remove(connection: Connection, caller: Caller, trace_id: str | None = 
 async def forget(connection: Connection, conversation: UUID) -> None:
     """Erase what was remembered of a conversation, which the transaction holds."""
     await connection.execute(delete(memory_traces).where(_row.conversation == conversation))
+
+
+def _left() -> ColumnElement[float]:
+    """Give the strength that is left of a trace."""
+    age = func.extract("epoch", func.now() - _row.accessed_at)
+    return _row.strength * func.exp(-func.least(age / _row.stability, 500))
 
 
 def _own(caller: Caller) -> ColumnElement[bool]:

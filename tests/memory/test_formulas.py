@@ -1,20 +1,25 @@
 """The formulas of memory: what fades, what lasts longer, what is in whose way, and what fits best."""
 
+from collections.abc import Mapping
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.memory.formulas import Vitality, after_newer, encoded, held_back, overlap, score
+from app.memory.formulas import Moment, Vitality, Weights, after_newer, encoded, held_back, overlap, score
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 SHARE = st.floats(0, 1)
 SIGNED = st.floats(-1, 1)
+TRAITS = {"openness", "conscientiousness", "emotionality"}
 
 
-def plain(*, explicit: bool = False, novel: bool = True, **felt: float) -> Vitality:
-    return encoded(NOW, **{"valence": 0.0, "arousal": 0.0, "sentiment": 0.0, **felt}, novel=novel, explicit=explicit)
+def plain(traits: Mapping[str, float] = MappingProxyType({}), *, novel: bool = True, **about: Any) -> Vitality:
+    return encoded(NOW, Moment(novel=novel, **about), Weights.of(traits))[0]
 
 
 def test_a_memory_fades_to_a_third_in_the_time_of_its_stability() -> None:
@@ -46,6 +51,37 @@ def test_what_is_new_moves_or_was_asked_for_is_encoded_better() -> None:
     assert (asked.strength, asked.stability) == (1.0, 3600 * 7 * 5)
 
 
+def test_traits_weigh_what_is_new_how_things_are_done_and_what_is_felt() -> None:
+    assert Weights.of({}) == Weights.of({"openness": 0.5, "conscientiousness": 0.5, "emotionality": 0.5, "humor": 1.0})
+    all_of_it, none_of_it = Weights.of(dict.fromkeys(TRAITS, 1.0)), Weights.of(dict.fromkeys(TRAITS, 0.0))
+    assert astuple(all_of_it) == pytest.approx((1.0, 1.0, 1.0))
+    assert astuple(none_of_it) == pytest.approx((0.3, 0.3, 0.2))
+    assert Weights.of(dict.fromkeys(TRAITS, 7.0)) == all_of_it
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("openness", {}),
+        ("conscientiousness", {"novel": False, "procedure": True}),
+        ("emotionality", {"novel": False, "sentiment": 0.4}),
+    ]
+    for trait, about in cases:
+        assert plain({trait: 1.0}, **about).strength > plain({trait: 0.0}, **about).strength
+        others = dict.fromkeys(TRAITS - {trait}, 1.0)
+        if trait != "emotionality":
+            assert plain(others, **about).strength == plain({}, **about).strength
+
+
+def test_importance_is_of_strength_and_attention_and_whole_for_what_was_asked_for() -> None:
+    usual, importance = encoded(NOW, Moment(), Weights())
+    assert importance == pytest.approx(0.6 * usual.strength + 0.4 * 0.5)
+    assert encoded(NOW, Moment(explicit=True), Weights())[1] == 1.0
+
+
+def test_what_was_told_in_vain_fades_sooner() -> None:
+    vain = Vitality(0.8, 3600, 0, NOW, 3).unused()
+    assert (vain.strength, vain.stability) == pytest.approx((0.72, 1800))
+    assert (vain.accessed_at, vain.recalled) == (NOW, 3)
+    assert Vitality(0.8, 70, 0, NOW).unused().stability == 60
+
+
 def test_a_moment_that_overwhelms_stays() -> None:
     shock = plain(sentiment=-1.0, valence=-1.0, arousal=0.9)
     assert shock.intensity > 0.8
@@ -65,6 +101,9 @@ def test_a_score_weighs_fit_strength_feeling_recency_and_trust() -> None:
     alive = Vitality(1.0, 3600, 0, NOW)
     best = score(1.0, alive, NOW, created_at=NOW, valence=1.0, mood=1.0, confidence=1.0)
     assert best == pytest.approx(0.9)
+    assert score(
+        1.0, alive, NOW, created_at=NOW, valence=1.0, mood=1.0, confidence=1.0, activation=1.0
+    ) == pytest.approx(1.0)
     faded = score(1.0, alive, NOW + timedelta(days=9), created_at=NOW, valence=1.0, mood=1.0, confidence=1.0)
     assert faded < best - 0.25
     assert score(0.0, alive, NOW, created_at=NOW, valence=1.0, mood=1.0, confidence=1.0) == pytest.approx(0.55)
@@ -79,6 +118,9 @@ def test_nothing_leaves_its_bounds(
     for _ in range(3):
         assert 0 <= memory.at(later) <= memory.strength <= 1
         assert memory.stability > 0
-        points = score(similarity, memory, later, created_at=NOW, valence=valence, mood=sentiment, confidence=0.8)
-        assert 0 <= points <= 0.9
+        points = score(
+            similarity, memory, later,
+            created_at=NOW, valence=valence, mood=sentiment, confidence=0.8, activation=similarity,
+        )  # fmt: skip
+        assert 0 <= points <= 1
         memory = memory.told(later)

@@ -1,5 +1,7 @@
 """What is remembered, for whom, and how it is found again."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,6 +16,7 @@ from app.memory.embedding import Embedder
 from app.memory.memories import MOST_TRACES, Memories
 from app.providers.errors import failure
 from app.store.database import Database
+from app.turn.facade.retention import Retention
 from tests.databases import execute, rows
 from tests.memory.shelf import Topics
 from tests.stage import ADA, Stage
@@ -205,6 +208,89 @@ async def test_a_scope_keeps_the_memories_that_are_most_alive(mind: Mind, monkey
     assert [row[0] for row in kept] == ["one apple", "three plums"]
 
 
+async def test_what_is_told_together_leads_to_each_other_and_what_is_made_together_begins_to(mind: Mind) -> None:
+    place = MemoryPlace(ADA, "c", "demo")
+    await mind.memories.remember(
+        [
+            NewMemory(place, "user", "The zoo has a red panda."),
+            NewMemory(place, "user", "The panda eats bamboo."),
+            NewMemory(place, "conversation", "The panda is asleep."),
+        ]
+    )
+    assert sorted(await links_of(mind)) == [("The panda eats bamboo.", {"The zoo has a red panda.": 0.1})]
+    for _ in range(4):
+        assert len(await mind.texts("panda")) == 2
+    assert sorted(await links_of(mind)) == [
+        ("The panda eats bamboo.", {"The zoo has a red panda.": 0.5}),
+        ("The zoo has a red panda.", {"The panda eats bamboo.": 0.4}),
+    ]
+
+
+async def test_of_two_that_fit_alike_the_one_that_the_best_leads_to_is_told_first(mind: Mind) -> None:
+    kept = [await mind.keep(text, explicit=True) for text in ("The harbour is cold.", "The station is cold.")]
+    best = await mind.keep("The harbour of Kiel is grey and cold in winter.", explicit=True)
+    names = [memory.trace_id for memory in [*kept, best] if memory is not None]
+    for linked in (0, 1):
+        await execute(mind.url, "UPDATE memory_traces SET recalled = 0, stability = 3600, links = '{}', strength = 1")
+        await rows(
+            mind.url,
+            "UPDATE memory_traces SET links = json_build_object($1::text, 1.0) WHERE trace_id = $2 RETURNING 1",
+            names[linked],
+            names[2],
+        )
+        found = [memory.trace_id for memory in (await mind.recall("cold grey winter Kiel")).memories]
+        assert found == [names[2], names[linked], names[1 - linked]]
+
+
+async def test_what_a_model_has_concluded_is_told_as_not_verified_after_an_hour(mind: Mind) -> None:
+    await mind.keep("Rain is likely.", source="agent_inference")
+    await mind.keep("I dislike rain.")
+    assert "- The answer was: Rain is likely." in (await mind.recall("rain")).text
+    mind.clock.time += timedelta(minutes=61)
+    found = await mind.recall("rain")
+    assert sorted(found.text.splitlines()) == [
+        "- The answer was (not verified): Rain is likely.",
+        "- The user said: I dislike rain.",
+    ]
+    assert sorted(memory.unverified for memory in found.memories) == [False, True]
+
+
+async def test_a_procedure_is_attended_to_by_a_conscientious_persona(mind: Mind) -> None:
+    steps = "To brew tea:\n1. Boil {0}.\n2. Pour it.\n"
+    await mind.keep(steps.format("water"), traits={"conscientiousness": 1.0})
+    await mind.keep(steps.format("milk"), conversation="c", scope="conversation", traits={"conscientiousness": 0.0})
+    careful = await mind.strength(steps.format("water").strip())
+    assert careful > await mind.strength(steps.format("milk").strip())
+
+
+async def test_what_has_faded_is_forgotten_but_not_what_was_asked_for_moved_or_is_told(mind: Mind) -> None:
+    retention = Retention(mind.memories._database, keep=timedelta(1), faded=timedelta(days=30))
+    for text in ("small talk", "young talk", "strong talk"):
+        await mind.keep(text)
+    await mind.keep("asked for", explicit=True)
+    await mind.keep("moving", valence=-1.0, arousal=0.9, sentiment=-1.0)
+    await execute(
+        mind.url, "UPDATE memory_traces SET accessed_at = now() - CASE WHEN content = 'young talk' "
+        "THEN interval '29 days' ELSE interval '31 days' END",
+    )  # fmt: skip
+    await execute(mind.url, "UPDATE memory_traces SET stability = 1e9 WHERE content = 'strong talk'")
+    assert await retention.fade() == 1
+    assert await retention.fade() == 0
+    left = await rows(mind.url, "SELECT content FROM memory_traces ORDER BY content")
+    assert [row[0] for row in left] == ["asked for", "moving", "strong talk", "young talk"]
+
+
+async def test_faded_memories_go_in_batches_beside_other_processes(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.turn.facade.retention.FADED_AT_ONCE", 2)
+    for number in range(5):
+        await mind.keep(f"small talk {number}")
+    await execute(mind.url, "UPDATE memory_traces SET accessed_at = now() - interval '99 days'")
+    retention = Retention(mind.memories._database, keep=timedelta(1), faded=timedelta(0))
+    gone = await asyncio.gather(*(retention.fade() for _ in range(3)))
+    assert sum(gone) + sum([await retention.fade() for _ in range(3)]) == 5
+    assert max(gone) <= 2
+
+
 # What turns give back ------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +307,8 @@ async def test_what_a_reply_has_used_lives_longer_than_what_was_only_told(mind: 
         "Ada likes mountain bikes.",
     }
     assert (await mind.recall("Nothing fits this")).feedback is None
+    faded = await rows(mind.url, "SELECT strength FROM memory_traces WHERE content LIKE '%chess%'")
+    assert faded[0][0] < await mind.strength("Ada likes green tea.") - 0.1
 
 
 @pytest.mark.parametrize(
@@ -255,6 +343,14 @@ async def test_of_a_summary_is_remembered_what_its_policy_allows_beyond_the_conv
     # Word for word the same is not remembered twice.
     await mind.memories.take_summary(summary)
     assert len(await rows(mind.url, "SELECT 1 FROM memory_traces")) == len(kept)
+
+
+async def links_of(mind: Mind) -> list[tuple[str, dict[str, float]]]:
+    """Give the traces that have links, and where they lead, by their contents."""
+    found = await rows(mind.url, "SELECT trace_id, content, links FROM memory_traces")
+    contents = {row[0]: row[1] for row in found}
+    told = [(row[1], {contents[name]: weight for name, weight in json.loads(row[2]).items()}) for row in found]
+    return [entry for entry in told if entry[1]]
 
 
 async def told_times(mind: Mind) -> dict[str, int]:

@@ -70,7 +70,7 @@ async def test_a_prompt_goes_with_the_events_of_its_stream(shared_database: str)
         stage.provider.add("Hi.")
         stream_id = (await stage.play("Hello"))[-1]["stream_id"]
         assert len((await read(stage, stream_id)).prompts) == 1
-        while await Retention(database, keep=timedelta(0)).look():
+        while await Retention(database, keep=timedelta(0), faded=timedelta(0)).look():
             pass
         with pytest.raises(NotFoundError):
             await read(stage, stream_id)

@@ -47,7 +47,13 @@ class MemorySearch:
         found = await self._search(context, str(arguments["query"]), int(arguments.get("limit") or 5))
         return {
             "memories": [
-                {"id": one.trace_id, "text": one.content, "category": one.category, "source": one.source}
+                {
+                    "id": one.trace_id,
+                    "text": one.content,
+                    "category": one.category,
+                    "source": one.source,
+                    "unverified": one.unverified,
+                }
                 for one in found
             ]
         }

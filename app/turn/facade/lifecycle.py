@@ -1,7 +1,6 @@
 """The runtime's life: what runs beside the operations, how it begins, and how it ends."""
 
 from collections.abc import Coroutine
-from datetime import timedelta
 from typing import Any, Final
 
 import structlog
@@ -21,12 +20,12 @@ RETRY_AFTER: Final = 5
 class Lifecycle:
     """Starts and stops the lease, the log writer, the takeover and all operations."""
 
-    def __init__(self, services: Services, takeover: Takeover, *, drain_grace: float, keep: timedelta) -> None:
-        """`drain_grace` is how many seconds running operations get at the end; `keep` is how long events stay."""
+    def __init__(self, services: Services, takeover: Takeover, retention: Retention, *, drain_grace: float) -> None:
+        """`drain_grace` is how many seconds running operations get at the end."""
         self._services = services
         self._takeover = takeover
         self._drain_grace = drain_grace
-        self._keep = keep
+        self._retention = retention
         self._beside = Tasks()
         self._folder: PersonaFolder | None = None
         self._open = self._drained = False
@@ -51,7 +50,7 @@ class Lifecycle:
         self._beside.start(self._services.cancels.run(), "cancels")
         if self._services.aids.outcomes is not None:
             self._beside.start(self._services.aids.outcomes.run(), "task outcomes")
-        self._beside.start(Retention(self._services.database, keep=self._keep).run(), "retention")
+        self._beside.start(self._retention.run(), "retention")
         for source in self._services.tools.registry.sources:
             self._beside.start(source.run(), "tools of others")
         if self._folder is not None:

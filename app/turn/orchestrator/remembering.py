@@ -5,6 +5,7 @@ discards it.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -74,17 +75,20 @@ def notes_of(operation: Operation, outcome: Outcome) -> list[NewMemory]:
         return []
     if outcome.status not in {StreamStatus.COMPLETED, StreamStatus.PAUSED}:
         return []
-    place = MemoryPlace(operation.caller, operation.conversation_id, persona.id)
     valence, arousal = MOODS.get(operation.session.state.mood, (0.0, 0.0))
-    scope = persona.memory.scope
-    notes = []
-    if operation.said and persona.memory.remembers_user:
-        notes.append(
-            NewMemory(place, scope, operation.said, valence=valence, arousal=arousal, sentiment=operation.sentiment)
-        )
+    told = NewMemory(
+        place=MemoryPlace(operation.caller, operation.conversation_id, persona.id),
+        scope=persona.memory.scope,
+        content=operation.said,
+        valence=valence,
+        arousal=arousal,
+        sentiment=operation.sentiment,
+        traits={**persona.personality_traits, **operation.session.state.traits},
+    )
+    notes = [told] if operation.said and persona.memory.remembers_user else []
     if outcome.status is StreamStatus.COMPLETED and persona.memory.remembers_replies:
         notes += [
-            NewMemory(place, scope, reply, "semantic", "agent_inference", valence=valence, arousal=arousal)
+            replace(told, content=reply, type="semantic", source="agent_inference", sentiment=0.0)
             for reply in _replies(outcome)
         ]
     return notes

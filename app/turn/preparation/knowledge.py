@@ -13,11 +13,14 @@ from app.domain.memory import MemoryPlace, Recall
 from app.domain.messages import text_of
 from app.domain.persona import Persona
 from app.memory.formulas import MOODS
-from app.memory.memories import line
+from app.memory.recollection import line
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 
 MOST_CHARACTERS = 4000
 """How much text of documents a turn is told at most."""
+
+MOST_REMEMBERED = 6400
+"""How much of what was remembered: about 1600 tokens."""
 
 
 async def gather(draft: TurnDraft, services: PhaseServices) -> None:
@@ -62,7 +65,9 @@ async def _retrieved(draft: TurnDraft, services: PhaseServices, persona: Persona
 async def _remembered(draft: TurnDraft, services: PhaseServices, persona: Persona, text: str) -> tuple[str, ...]:
     place = MemoryPlace(draft.turn.caller, draft.turn.conversation_id, persona.id)
     mood, _ = MOODS.get(draft.session.mood, (0.0, 0.0))
-    wanted = Recall(place, text, (persona.memory.scope,), top_k=persona.memory.top_k, mood=mood)
+    wanted = Recall(
+        place, text, (persona.memory.scope,), top_k=persona.memory.top_k, max_characters=MOST_REMEMBERED, mood=mood
+    )
     try:
         found = await services.memories.recall(wanted)
     except AppError as error:

@@ -5,6 +5,7 @@ from typing import Any
 
 from app.domain.memory import MemoryPlace, Recall
 from app.domain.memory_policy import Review, recall_policy, review_due
+from app.memory.formulas import MOODS
 from app.store import messages
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.kept import REVIEW, kept_of, query_of
@@ -40,6 +41,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
         categories=policy.allowed_categories,
         top_k=own.top_k,
         max_characters=own.max_characters,
+        mood=MOODS.get(draft.session.mood, (0.0, 0.0))[0],
     )
     try:
         found = await memory.recall(wanted)
