@@ -45,7 +45,11 @@ class UsageUpdate:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """A model step is complete (R268)."""
+    """A model step is complete (R268): its own text, who served it, and what the provider told of its answer.
+
+    `structured_output` is the value of a reply that was to fit a schema, where the step's text holds one.
+    `thinking_blocks` are the model's reasoning as it goes back to it: `{text, signature?, after, provider, model}`.
+    """
 
     step_index: int
     text: str
@@ -54,6 +58,12 @@ class StepFinished:
     model: str
     hop: int = 0
     usage: Usage | None = None
+    response_model: str | None = None
+    service_tier: str | None = None
+    provider_message_id: str | None = None
+    cache_diagnostics: Mapping[str, Any] | None = None
+    structured_output: Any = None
+    thinking_blocks: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

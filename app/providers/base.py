@@ -95,11 +95,18 @@ class UsageReport:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The model is done. Calls present means `tool_calls`, whatever the provider says; `raw` is its own word."""
+    """The model is done. Calls present means `tool_calls`, whatever the provider says; `raw` is its own word.
+
+    The rest is what the provider tells of its answer, where it does: the model that it names, the id under which it
+    knows the answer, the tier that served it, and what it says of its prompt cache.
+    """
 
     reason: FinishReason
     raw: str | None = None
     response_model: str | None = None
+    message_id: str | None = None
+    service_tier: str | None = None
+    cache_diagnostics: Mapping[str, Any] | None = None
 
 
 ProviderEvent = TextPiece | ReasoningPiece | CallStarted | CallPiece | CallsReady | UsageReport | Finish

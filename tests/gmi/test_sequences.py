@@ -136,6 +136,33 @@ async def test_the_first_model_refuses_and_bills_and_another_one_answers() -> No
     assert (output.usage, output.hop) == (Usage(11, 3), Hop(1, "two", "m2"))
 
 
+@requirement("R268")
+async def test_the_end_of_a_step_tells_its_own_text_who_served_it_and_what_the_provider_said() -> None:
+    said = Finish("tool_calls", "tool_use", "m1-0312", "msg_1", "priority", {"cache_miss_reason": None})
+    rig = Rig(
+        [[ReasoningPiece("hm", "sig"), "Look.", call("echo", id="c1"), said], ["Done.", Usage(9, 1)]], tools=[Echo()]
+    )
+
+    chunks, _ = await rig.run()
+
+    first, last = (chunk for chunk in chunks if isinstance(chunk, StepFinished))
+    assert first == StepFinished(
+        step_index=0,
+        text="Look.",
+        finish_reason="tool_calls",
+        provider="one",
+        model="m1",
+        hop=0,
+        usage=None,
+        response_model="m1-0312",
+        service_tier="priority",
+        provider_message_id="msg_1",
+        cache_diagnostics={"cache_miss_reason": None},
+        thinking_blocks=({"text": "hm", "after": 0, "provider": "one", "model": "m1", "signature": "sig"},),
+    )
+    assert last == StepFinished(1, "Done.", "stop", "one", "m1", usage=Usage(9, 1))
+
+
 @requirement("R286", "R287")
 @pytest.mark.parametrize(("bill", "told"), [(BILL, "U! error M"), (None, "error M"), (Usage(), "error M")])
 async def test_no_model_is_left(bill: Usage | None, told: str) -> None:

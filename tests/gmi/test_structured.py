@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.chunks import TextDelta
+from app.domain.chunks import StepFinished, TextDelta
 from app.domain.errors import ValidationError
 from app.domain.turn import TurnOptions
 from app.domain.usage import Usage
@@ -56,6 +56,7 @@ async def test_a_first_reply_that_is_bad_is_asked_again_and_nothing_of_it_is_tol
     chunks, output = await rig.run(options=wanted())
 
     assert letters(chunks) == "U S U S M"
+    assert [chunk.structured_output for chunk in chunks if isinstance(chunk, StepFinished)] == [None, VALUE]
     assert output.structured == {
         "value": VALUE, "name": "reply", "valid": True, "attempts": 2, "enforcement": "provider_schema",
     }  # fmt: skip

@@ -121,7 +121,7 @@ def test_calls_are_put_together_however_they_are_numbered(deltas: list[dict[str,
 def test_calls_mean_tool_calls_whatever_the_server_says(finish: str | None) -> None:
     events, _ = decode(stream(tool_delta(index=0, id="a", name="f", arguments='{"x": 1}'), chunk({}, finish)))
 
-    assert events[-1] == Finish("tool_calls", finish, "m-1")
+    assert events[-1] == Finish("tool_calls", finish, "m-1", "c1")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_text_usage_and_finish_come_in_the_order_of_the_wire() -> None:
             TextPiece("Hel"),
             TextPiece("lo \u2028🌍"),
             UsageReport(Usage(9, 3)),
-            Finish("stop", "stop", "m-1"),
+            Finish("stop", "stop", "m-1", "c1"),
         ],
         None,
     )
@@ -49,7 +49,7 @@ def test_calls_are_told_as_they_come_and_given_whole_with_the_finish_reason() ->
             CallStarted(1, "get_time", "b"),
             CallPiece(1, "{}"),
             CallsReady((ToolCall("a", "get_weather", {"city": "Köln"}), ToolCall("b", "get_time"))),
-            Finish("tool_calls", "tool_calls", "m-1"),
+            Finish("tool_calls", "tool_calls", "m-1", "c1"),
         ],
         None,
     )
@@ -80,7 +80,7 @@ def test_every_chunk_with_usage_is_reported_as_the_running_total_after_its_text(
         TextPiece("b"),
         UsageReport(Usage(100, 2)),
         UsageReport(Usage(100, 5)),
-        Finish("stop", "stop", "m-1"),
+        Finish("stop", "stop", "m-1", "c1"),
     ]
 
 
@@ -129,14 +129,14 @@ def test_token_details_are_read_where_servers_put_them(told: Any, expected: Usag
 def test_what_says_nothing_changes_nothing(noise: bytes) -> None:
     events, error = decode(noise, stream(chunk({"content": "a"}), chunk({}, "stop"), done=False), noise)
 
-    assert (events, error) == ([TextPiece("a"), Finish("stop", "stop", "m-1")], None)
+    assert (events, error) == ([TextPiece("a"), Finish("stop", "stop", "m-1", "c1")], None)
 
 
 @pytest.mark.parametrize("done", [b"data:[DONE]\n\n", b"data: [DONE]", b"data: [DONE] \r\n\r\n"])
 def test_done_alone_ends_an_answer_well(done: bytes) -> None:
     events, error = decode(stream(chunk({"content": "a"}), done=False), done)
 
-    assert (events, error) == ([TextPiece("a"), Finish("stop", None, "m-1")], None)
+    assert (events, error) == ([TextPiece("a"), Finish("stop", None, "m-1", "c1")], None)
 
 
 def test_a_finish_reason_alone_ends_an_answer_well() -> None:
@@ -228,13 +228,13 @@ def test_text_before_an_error_in_the_stream_is_given() -> None:
 def test_finish_reasons_are_mapped_and_an_unknown_one_is_never_stop(raw: str, reason: str) -> None:
     events, _ = decode(stream(chunk({"content": "a"}), chunk({}, raw)))
 
-    assert events[-1] == Finish(reason, raw, "m-1")  # type: ignore[arg-type]
+    assert events[-1] == Finish(reason, raw, "m-1", "c1")  # type: ignore[arg-type]
 
 
 def test_a_refusal_is_text_and_a_reason() -> None:
     events, _ = decode(stream(chunk({"refusal": "I won't"}), chunk({}, "stop")))
 
-    assert events == [TextPiece("I won't"), Finish("refusal", "stop", "m-1")]
+    assert events == [TextPiece("I won't"), Finish("refusal", "stop", "m-1", "c1")]
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ async def test_a_stream_that_breaks_after_the_finish_reason_is_whole(respx_mock:
 
     events = await ask()
 
-    assert events[-1] == Finish("stop", "stop", "m-1")
+    assert events[-1] == Finish("stop", "stop", "m-1", "c1")
 
 
 @pytest.mark.parametrize(

@@ -125,12 +125,11 @@ class RuntimeGmi:
 
     def _asks_again(self, progress: _Progress, step: Step) -> bool:
         """Tell whether the reply does not fit and is asked for once more; the next one then begins from nothing."""
-        wanted = progress.structured
-        if wanted is None:
+        wanted, judged = progress.structured, step.judged
+        if wanted is None or judged is None:
             return False
         progress.replies += 1
         progress.texts.clear()
-        judged = wanted.judge(step.text)
         if judged.issues and progress.replies <= wanted.max_retries and not step.last:
             progress.repair = wanted.repair(step.text, judged.issues)
             return True
@@ -158,7 +157,6 @@ class RuntimeGmi:
         )
         if progress.structured is not None:
             request = progress.structured.asked_of(request)
-        silent = progress.structured is not None and not progress.structured.stream_deltas
         approvals = (tool for tool in turn.runtime_tools if self._tools.registry.rules(tool.name).requires_approval)
         waiting = frozenset(tool.name for tool in (*turn.host_tools, *approvals))
         counter = turn.room.counter if turn.room is not None else Estimate()
@@ -172,7 +170,7 @@ class RuntimeGmi:
             watched(turn.session.trace, turn.on_call),
             counter,
             last=last,
-            silent=silent,
+            structured=progress.structured,
         )
 
     def _valid(self, turn: GmiTurnInput, progress: _Progress) -> tuple[Message, ...]:

@@ -26,6 +26,7 @@ from app.providers.base import (
 from app.providers.billing import billed
 from app.providers.gateway import Gateway, Route
 from app.providers.reasoning import ReasoningKeeper
+from app.turn.gmi.structured import Judged, StructuredReply
 
 
 @dataclass(slots=True)
@@ -47,24 +48,51 @@ class Step:
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
     lost: Usage = field(default_factory=Usage)
-    finish_reason: str | None = None
+    finished: Finish | None = None
     hop: Hop = field(default_factory=lambda: Hop(0, "", ""))
     reasoning: ReasoningKeeper | None = None
     last: bool = False
     """Whether no round may follow: calls of a model that asks all the same are neither told nor run."""
 
-    silent: bool = False
-    """Whether the text is held back: it is judged when it is whole."""
+    structured: StructuredReply | None = None
+    """What the text must be. It is judged when it is whole, and held back until then unless the turn wants it told."""
+
+    judged: Judged | None = None
 
     async def run(self) -> AsyncGenerator[GmiChunk, None]:
-        """Yield the step's chunks, `StepFinished` last. Raises ProviderError when no model could give the answer."""
+        """Yield the step's chunks, `StepFinished` last; a text without calls is judged where it must fit a schema.
+
+        Raises ProviderError when no model could give the answer.
+        """
         async with aclosing(self.gateway.stream(self.route, self.request, self._attempted)) as events:
             async for event in events:
                 for chunk in self._chunks(event):
                     yield chunk
-        hop = self.hop
-        yield StepFinished(
-            self.index, self.text, self.finish_reason, hop.provider, hop.model, hop=hop.number, usage=self.usage
+        if self.structured is not None and not self.calls:
+            self.judged = self.structured.judge(self.text)
+        yield self._end()
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the model stopped, once it has."""
+        return self.finished.reason if self.finished is not None else None
+
+    def _end(self) -> StepFinished:
+        hop, told, judged = self.hop, self.finished or Finish("other"), self.judged
+        return StepFinished(
+            self.index,
+            self.text,
+            self.finish_reason,
+            hop.provider,
+            hop.model,
+            hop=hop.number,
+            usage=self.usage,
+            response_model=told.response_model,
+            service_tier=told.service_tier,
+            provider_message_id=told.message_id,
+            cache_diagnostics=told.cache_diagnostics,
+            structured_output=judged.value if judged is not None and not judged.issues else None,
+            thinking_blocks=tuple(self.reasoning.blocks) if self.reasoning is not None else (),
         )
 
     def answer(self) -> Message:
@@ -91,7 +119,8 @@ class Step:
             case TextPiece(text):
                 cleaned = clean_text(text)
                 self.text += cleaned
-                return [] if self.silent else [TextDelta(cleaned)]
+                held = self.structured is not None and not self.structured.stream_deltas
+                return [] if held else [TextDelta(cleaned)]
             case CallsReady() if self.last:
                 return []
             case CallsReady(calls):
@@ -103,8 +132,8 @@ class Step:
                 self.usage = usage
                 hop = self.hop
                 return [UsageUpdate(usage, hop=hop.number, provider=hop.provider, model=hop.model)]
-            case Finish(reason):
-                self.finish_reason = reason
+            case Finish():
+                self.finished = event
             case ReasoningPiece() | CallStarted() | CallPiece():
                 pass  # a call is told when it is whole
         return []

@@ -68,6 +68,9 @@ class AnthropicDecoder:
         self._output = False
         self._raw: str | None = None
         self._model: str | None = None
+        self._id: str | None = None
+        self._tier: str | None = None
+        self._diagnostics: Mapping[str, Any] | None = None
         self._handlers: dict[str, Callable[[Mapping[str, Any], list[ProviderEvent]], None]] = {
             "message_start": self._message_start,
             "content_block_start": self._block_start,
@@ -103,13 +106,15 @@ class AnthropicDecoder:
             reason = "stop" if self._output else "other"
         else:
             reason = _REASONS.get(self._raw, "other")
-        events.append(Finish(reason, self._raw, self._model))
+        events.append(Finish(reason, self._raw, self._model, self._id, self._tier, self._diagnostics))
         return events
 
     def _message_start(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         message = part(document, "message")
         if model := message.get("model"):
             self._model = str(model)
+        self._id = str(message.get("id") or "") or None
+        self._diagnostics = part(message, "diagnostics") or None
         self._count(message, events)
 
     def _block_start(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
@@ -184,6 +189,8 @@ class AnthropicDecoder:
         told = part(holder, "usage")
         if not told:
             return
+        if tier := told.get("service_tier"):
+            self._tier = str(tier)
         for name in _COUNTS:
             self._counts[name] = max(self._counts.get(name, 0), count(told.get(name)))
         plain, written, read, output = (self._counts[name] for name in _COUNTS)

@@ -68,6 +68,8 @@ class ChatDecoder:
         self._tags = ThinkSplitter() if compat.think_tags else None
         self._raw: str | None = None
         self._model: str | None = None
+        self._id: str | None = None
+        self._tier: str | None = None
         self._output = False
         self._refused = False
         self._gave_calls = False
@@ -96,9 +98,17 @@ class ChatDecoder:
         if (told := _usage(document, choice)) is not None:
             self.usage = told
             events.append(UsageReport(told))
+        self._about(document)
+        return events
+
+    def _about(self, document: Mapping[str, Any]) -> None:
+        """Keep what the server tells of the answer; the tier that served it may be told late."""
         if self._model is None and (model := document.get("model")):
             self._model = str(model)
-        return events
+        if self._id is None and (told := document.get("id")):
+            self._id = str(told)
+        if tier := document.get("service_tier"):
+            self._tier = str(tier)
 
     def end(self) -> list[ProviderEvent]:
         """See `Decoder.end`."""
@@ -110,7 +120,7 @@ class ChatDecoder:
         events: list[ProviderEvent] = []
         self._flush(events)
         self._give_calls(events)
-        events.append(Finish(self._reason(), self._raw, self._model))
+        events.append(Finish(self._reason(), self._raw, self._model, self._id, self._tier))
         return events
 
     def _choice(self, choice: Mapping[str, Any], events: list[ProviderEvent]) -> None:

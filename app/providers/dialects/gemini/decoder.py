@@ -61,6 +61,7 @@ class GeminiDecoder:
         self._output = False
         self._raw: str | None = None
         self._model: str | None = None
+        self._id: str | None = None
 
     def feed(self, event: str, data: bytes) -> list[ProviderEvent]:
         """See `Decoder.feed`."""
@@ -74,6 +75,8 @@ class GeminiDecoder:
         self._check_prompt(document)
         if model := document.get("modelVersion"):
             self._model = str(model)
+        if told := document.get("responseId"):
+            self._id = str(told)
         self._count(part(document, "usageMetadata"), events)
         return events
 
@@ -86,7 +89,7 @@ class GeminiDecoder:
         reason: FinishReason = "tool_calls" if self._calls else _REASONS.get(self._raw or "", "other")
         if reason == "stop" and not self._output:
             reason = "other"  # an empty answer is known to come by mistake; whoever asked decides
-        events.append(Finish(reason, self._raw, self._model))
+        events.append(Finish(reason, self._raw, self._model, self._id))
         return events
 
     def _check_prompt(self, document: Mapping[str, Any]) -> None:

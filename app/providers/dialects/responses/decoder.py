@@ -70,6 +70,8 @@ class ResponsesDecoder:
         self._reason: FinishReason = "stop"
         self._raw: str | None = None
         self._model: str | None = None
+        self._id: str | None = None
+        self._tier: str | None = None
         self._handlers: dict[str, Callable[[Mapping[str, Any], list[ProviderEvent]], None]] = {
             "response.output_text.delta": self._text_delta,
             "response.refusal.delta": self._refusal_delta,
@@ -102,7 +104,7 @@ class ResponsesDecoder:
         if not self.finished:
             raise failure("truncated", self._provider, f"The answer of {self._provider} broke off before its end.")
         reason: FinishReason = "tool_calls" if self._calls else "refusal" if self._refused else self._reason
-        return [Finish(reason, self._raw, self._model)]
+        return [Finish(reason, self._raw, self._model, self._id, self._tier)]
 
     def _text_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         self._told.add(count(document.get("output_index")))
@@ -188,6 +190,8 @@ class ResponsesDecoder:
         response = part(document, "response")
         if model := response.get("model"):
             self._model = str(model)
+        self._id = str(response.get("id") or "") or None
+        self._tier = str(response.get("service_tier") or "") or None
         output = response.get("output")
         known = {call.id for call in self._calls if call.ended}
         for place, item in enumerate(output if isinstance(output, list) else ()):
