@@ -165,7 +165,7 @@ def build(
     gateway = Gateway(providers or build_registry(models.providers), models.gateway, on_attempt=told)
     personas = _personas(settings)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
-    embedder = embedder_of(gateway.registry, models.roles.embedding)
+    embedder = embedder_of(gateway.registry, models.roles.embedding, told)
     memories = memory or Memories(database, clock, embedder)
     attached = memory or (memories if _remembers(settings, personas) else None)
     adapting = Adapting(overrides, personas.known)

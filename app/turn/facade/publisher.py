@@ -10,6 +10,7 @@ import structlog
 
 from app.domain.errors import AppError, InternalError, TurnTimeoutError
 from app.domain.turn import StreamStatus
+from app.memory.embedding import embeddings_told
 from app.observability.spans import here, spanned
 from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
@@ -70,7 +71,7 @@ class Publisher:
         operation = self._operation
         about = {"stream_id": operation.stream_id, "turn_id": operation.turn_id}
         try:
-            with spanned(f"operation.{operation.kind.value}", about):
+            with spanned(f"operation.{operation.kind.value}", about), embeddings_told(operation.calls.append):
                 operation.trace = here()
                 async with read_back(operation, emissions) as raw:
                     await self._read(raw if self._guard is None else self._guard.read(raw))

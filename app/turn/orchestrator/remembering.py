@@ -54,11 +54,22 @@ def _begin(operation: Operation, work: Callable[[], Awaitable[object]], name: st
 
 async def _try(operation: Operation, work: Callable[[], Awaitable[object]], name: str) -> None:
     try:
-        await work()
+        await _billed(operation, work)
     except Exception as error:  # noqa: BLE001 - the turn has ended well, and is told so
         structlog.get_logger(__name__).warning(
             "memory.not_kept", stream_id=operation.stream_id, what=name, error=type(error).__name__
         )
+
+
+async def _billed(operation: Operation, work: Callable[[], Awaitable[object]]) -> None:
+    """Do the work, and put the requests for vectors that it has made into the ledger."""
+    known = len(operation.calls)
+    try:
+        await work()
+    finally:
+        if len(operation.calls) > known:
+            async with operation.services.database.transaction() as connection:
+                await operation.keep_calls(connection)
 
 
 def _replies(outcome: Outcome) -> list[str]:
