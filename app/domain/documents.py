@@ -9,7 +9,9 @@ from app.domain.turn import Caller
 
 DocumentScope = Literal["organization", "user", "conversation"]
 ContentType = Literal["text/plain", "text/markdown", "text/html", "application/pdf"]
+SearchStrategy = Literal["hybrid", "similarity", "words", "mmr"]
 DEFAULT_COLLECTION: Final = "default"
+MMR_LAMBDA: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Lookup:
     """A search: for whom, where, and how much of it. `collections` None looks in all, an empty list in none.
 
     `strategy` says by what is looked: words and meaning together, meaning alone (where something embeds), or words.
+    With `mmr` it is words and meaning, and what only repeats the passages before is left out: `mmr_lambda` 1 goes by
+    the fit alone, 0 by how little it is like the others. All that `metadata` holds must be in a document's own.
     """
 
     caller: Caller
@@ -73,7 +77,9 @@ class Lookup:
     conversation: UUID | None = None
     collections: Sequence[str] | None = None
     top_k: int = 5
-    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+    strategy: SearchStrategy = "hybrid"
+    mmr_lambda: float = MMR_LAMBDA
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, TypeVar
 
+from app.domain.documents import MMR_LAMBDA, SearchStrategy
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry
 
@@ -150,13 +151,16 @@ class SelfImprovement:
 class RetrievalUse:
     """Which documents a persona's turns look in, and when: for every input, or for one that has one of the words.
 
-    `collections` None are all collections, an empty list is none.
+    `collections` None are all collections, an empty list is none. `strategy`, `mmr_lambda` and `metadata` are as in a
+    search.
     """
 
     enabled: bool = False
     collections: tuple[str, ...] | None = None
     top_k: int = 5
-    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+    strategy: SearchStrategy = "hybrid"
+    mmr_lambda: float = MMR_LAMBDA
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     on_user_query: bool = True
     on_keywords: tuple[str, ...] = ()
 

@@ -18,6 +18,7 @@ from app.domain.errors import AlreadyExistsError, AppError, ValidationError
 from app.domain.ids import fresh, row_key
 from app.domain.turn import Caller
 from app.memory.chunking import chunks_of
+from app.memory.diversity import diverse
 from app.memory.embedding import Embedder
 from app.memory.reading import read_sections
 from app.store import documents, passages
@@ -28,6 +29,9 @@ from app.store.passages import Candidate
 
 CANDIDATES: Final = 100
 """How many passages each way of looking gives at most, before the two are fused."""
+
+MMR_SHARE: Final = 5
+"""Of how many times the passages that are wanted those are chosen that say something new."""
 
 RANK_CONSTANT: Final = 60
 """The constant of reciprocal rank fusion: how little the first places differ."""
@@ -85,9 +89,13 @@ class Library:
             if lookup.strategy != "similarity" or not by_meaning:
                 words = await passages.words_of(connection, lookup.query, there.configurations)
                 if words:
-                    found = await passages.by_words(connection, lookup, words, CANDIDATES)
-                    by_words = weighed(found)
-        return fused(by_words, by_meaning)[: lookup.top_k]
+                    by_words = weighed(await passages.by_words(connection, lookup, words, CANDIDATES))
+            found = fused(by_words, by_meaning)
+            if lookup.strategy != "mmr":
+                return found[: lookup.top_k]
+            found = found[: MMR_SHARE * lookup.top_k]
+            near = await passages.vectors(connection, lookup.caller.organization_id, found) if by_meaning else {}
+        return diverse(found, near, top_k=lookup.top_k, balance=lookup.mmr_lambda)
 
     def _record(
         self, caller: Caller, new: NewDocument, chunks: Sequence[Chunk], vectors: Sequence[Sequence[float]]

@@ -4,12 +4,13 @@ Nothing is found that the caller may not see: the condition of `documents.visibl
 stored as plain arrays, so that a database without pgvector works; with it they are compared exactly, as `vector`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, and_, cast, func, literal, select, text
-from sqlalchemy.dialects.postgresql import REGCONFIG, TSQUERY
+from sqlalchemy import ColumnElement, Row, Select, and_, cast, func, literal, select, text, tuple_
+from sqlalchemy.dialects.postgresql import JSONB, REGCONFIG, TSQUERY
 from sqlalchemy.types import UserDefinedType
 
 from app.domain.documents import FoundChunk, Lookup
@@ -102,6 +103,19 @@ async def by_meaning(
     return [_found(row, 1 - float(row.distance)) for row in rows]
 
 
+async def vectors(
+    connection: Connection, organization_id: str, found: Sequence[FoundChunk]
+) -> dict[str, Sequence[float]]:
+    """Give the vectors of chunks by the chunks' ids, of those that have one; all of one model and length."""
+    places = [(chunk.document_id, chunk.number) for chunk in found]
+    query = select(_part.document_id, _part.number, _part.embedding_model, _part.embedding).where(
+        _part.organization_id == organization_id, tuple_(_part.document_id, _part.number).in_(places)
+    )
+    told = (await connection.execute(query.where(_part.embedding.is_not(None)))).all()
+    models = Counter(row.embedding_model for row in told).most_common(1)
+    return {f"{row.document_id}#{row.number}": row.embedding for row in told if row.embedding_model == models[0][0]}
+
+
 async def has_vectors(connection: Connection) -> bool:
     """Tell whether the database has pgvector."""
     return await connection.scalar(text("SELECT 1 FROM pg_extension WHERE extname = 'vector'")) is not None
@@ -114,6 +128,8 @@ def any_of(words: Sequence[str]) -> str:
 
 def _within(lookup: Lookup) -> ColumnElement[bool]:
     allowed = visible(lookup.caller, lookup.conversation)
+    if lookup.metadata:
+        allowed = and_(allowed, cast(_doc.metadata, JSONB).contains(dict(lookup.metadata)))
     if lookup.collections is None:
         return allowed
     return and_(allowed, _doc.collection.in_(list(lookup.collections)))

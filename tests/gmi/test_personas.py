@@ -37,6 +37,7 @@ FULL: dict[str, Any] = {
     "turn_timeout_seconds": 60,
     "conversation_context": {"max_messages": 10, "max_tokens": 1000},
     "prompt_shares": {"retrieved": 0.4},
+    "retrieval": {"strategy": "mmr", "mmr_lambda": 0.5, "metadata": {"tags": ["maths"]}},
 }
 
 
@@ -68,6 +69,7 @@ def test_a_persona_of_a_file_is_the_same_after_a_pause(tmp_path: Path) -> None:
     ("changes", "says"),
     [
         ({"sytem_prompt": "x"}, "sytem_prompt: Extra inputs"),
+        ({"retrieval": {"mmr_lambda": 2}}, "retrieval.mmr_lambda: "),
         ({"id": "system_admin"}, "id: .*reserved"),
         ({"version": "one"}, "version: "),
         ({"default_language": "german!"}, "default_language: "),

@@ -53,6 +53,8 @@ async def search_documents(body: SearchBody, runtime: RuntimeDep, asker: Chattin
         collections=body.collections,
         top_k=body.top_k,
         strategy=body.strategy,
+        mmr_lambda=body.mmr_lambda,
+        metadata=body.metadata,
     )
     return {"items": await runtime.documents.search(lookup, body.conversation_id)}
 

@@ -2,12 +2,12 @@
 
 import base64
 import binascii
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from app.api.schemas.base import ConversationId, JsonObject, Name, NotBlank, Output, OwnedInput
-from app.domain.documents import ContentType, DocumentScope, NewDocument
+from app.domain.documents import MMR_LAMBDA, ContentType, DocumentScope, NewDocument, SearchStrategy
 
 DocumentId = Annotated[str, Field(pattern="^[A-Za-z0-9._:-]{1,128}$", examples=["handbook-2026"])]
 Collection = Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,64}$", examples=["handbook"])]
@@ -117,9 +117,14 @@ class SearchBody(OwnedInput):
         default=None, description="Look in the documents of this conversation as well."
     )
     top_k: int = Field(default=5, ge=1, le=MOST_PASSAGES, description="How many passages at most.")
-    strategy: Literal["hybrid", "similarity", "words"] = Field(
-        default="hybrid", description="Find by words, by likeness of meaning, or by both."
+    strategy: SearchStrategy = Field(
+        default="hybrid",
+        description="Find by words, by likeness of meaning, or by both; `mmr` by both, without what is only repeated.",
     )
+    mmr_lambda: float = Field(
+        default=MMR_LAMBDA, ge=0, le=1, description="With `mmr`: 1 goes by the fit alone, 0 by what is new alone."
+    )
+    metadata: JsonObject = Field(default_factory=dict, description="What a document's metadata must hold to be found.")
 
 
 class SearchOut(Output):

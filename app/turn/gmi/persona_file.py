@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
+from app.domain.documents import MMR_LAMBDA, SearchStrategy
 from app.domain.errors import ConfigurationError
 from app.domain.persona import ElementType, Persona
 from app.domain.session import MOODS
@@ -173,7 +174,9 @@ class RetrievalInFile(InFile):
     enabled: bool = True
     collections: list[str] | None = None
     top_k: int = Field(default=5, ge=1, le=50)
-    strategy: Literal["hybrid", "similarity", "words"] = "hybrid"
+    strategy: SearchStrategy = "hybrid"
+    mmr_lambda: Share = MMR_LAMBDA
+    metadata: dict[str, JsonValue] = {}
     on_user_query: bool = True
     on_keywords: list[str] = []
 

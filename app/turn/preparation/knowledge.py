@@ -50,6 +50,8 @@ async def _retrieved(draft: TurnDraft, services: PhaseServices, persona: Persona
             collections=wanted.collections,
             top_k=wanted.top_k,
             strategy=wanted.strategy,
+            mmr_lambda=wanted.mmr_lambda,
+            metadata=wanted.metadata,
         )
     )
     told: list[FoundChunk] = []
