@@ -25,7 +25,12 @@ async def test_an_answer_streams_to_its_end(server: ModelServer, connect: Connec
 
     events = await collect(connect().stream(REQUEST))
 
-    assert events == [TextPiece("a"), TextPiece("b"), UsageReport(Usage(4, 2)), Finish("stop", "stop", "m-1", "c1")]
+    assert events == [
+        TextPiece("a"),
+        TextPiece("b"),
+        UsageReport(Usage(4, 2)),
+        Finish("stop", "stop", "m-1", "chatcmpl-mock"),
+    ]
 
 
 async def test_a_text_is_given_while_the_server_still_answers(server: ModelServer, connect: Connect) -> None:
@@ -148,7 +153,7 @@ async def test_a_connection_that_drops_after_the_finish_reason_is_no_failure(
 ) -> None:
     server.script({"steps": [{"text": "a"}, {"finish": "stop"}, {"wait": 0.05}, ending], "bare": True})
 
-    assert (await collect(connect().stream(REQUEST)))[-1] == Finish("stop", "stop", "m-1", "c1")
+    assert (await collect(connect().stream(REQUEST)))[-1] == Finish("stop", "stop", "m-1", "chatcmpl-mock")
 
 
 async def test_nobody_at_the_address_is_told_without_the_path(connect: Connect) -> None:
@@ -215,7 +220,7 @@ async def test_a_tail_that_does_not_come_ends_a_whole_answer(server: ModelServer
 
     events = await collect(connect(tail_seconds=0.1).stream(REQUEST))
 
-    assert events[-1] == Finish("stop", "stop", "m-1", "c1")
+    assert events[-1] == Finish("stop", "stop", "m-1", "chatcmpl-mock")
 
 
 async def test_a_peer_that_stays_open_after_the_end_is_left_soon(server: ModelServer, connect: Connect) -> None:
