@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -167,7 +167,6 @@ def build(
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
     embedder = embedder_of(gateway.registry, models.roles.embedding, told)
     memories = memory or Memories(database, clock, embedder)
-    attached = memory or (memories if _remembers(settings, personas) else None)
     adapting = Adapting(overrides, personas.known)
     tools = ToolExecutor(
         _registry(settings, database, clock, memories, [*adapting.tools(), *host_tools]),
@@ -196,16 +195,28 @@ def build(
         library=Library(database, clock, embedder, longest=settings.max_document_characters),
         memories=memories,
         policy=_turn_policy(settings, models),
-        aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, memory=attached),
+        aids=aids_of(
+            settings,
+            database,
+            clock,
+            skills=overrides.skills,
+            embedder=embedder,
+            memory=memories,
+            remembers=_remembers(settings, personas, memory),
+        ),
         secrets=tuple(_secrets(settings)),
         metrics=metrics,
     )
     return _runtime(settings, services, overrides)
 
 
-def _remembers(settings: Settings, personas: Personas) -> bool:
-    """Tell whether a policy or a persona asks for memory; otherwise no turn looks what its conversation says of it."""
-    return bool(settings.long_term_memory_policy) or any(persona.memory.enabled for persona in personas.all())
+def _remembers(settings: Settings, personas: Personas, own: LongTermMemory | None) -> Callable[[], bool]:
+    """Give what tells whether a host, a policy or, now, a persona asks for memory.
+
+    Where none does, no turn looks what its conversation says of it.
+    """
+    always = own is not None or bool(settings.long_term_memory_policy)
+    return lambda: always or personas.remember
 
 
 def _personas(settings: Settings) -> Personas:

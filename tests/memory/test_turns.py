@@ -143,6 +143,42 @@ async def test_a_persona_without_memory_neither_remembers_nor_is_told(shared_dat
     assert await rows(shared_database, "SELECT 1 FROM memory_traces") == []
 
 
+async def edited(stage: Stage, folder: Path, persona: dict[str, Any]) -> None:
+    """Write the clerk's file anew, and wait until its next turn has what it says."""
+    personas = stage.runtime._services.personas
+    before = personas.known("clerk")
+    text = json.dumps({"id": "clerk", "name": "Clerk", "system_prompt": "You are a clerk.", **persona})
+    (folder / "new.tmp").write_text(text)
+    (folder / "new.tmp").replace(folder / "clerk.json")
+    async with asyncio.timeout(PATIENCE):
+        while personas.known("clerk") == before:  # noqa: ASYNC110 - a file that is read in the background
+            await asyncio.sleep(0.02)
+
+
+async def test_a_persona_that_comes_to_remember_by_an_edit_does_so_from_its_next_turn_on_and_can_lose_it_again(
+    shared_database: str, tmp_path: Path
+) -> None:
+    async with knowing(shared_database, tmp_path, {}, personas_reload_seconds=0.05) as stage:
+        aids = stage.runtime._services.aids
+        stage.provider.add(*["Yes."] * 5)
+        await stage.play("I am allergic to peanuts.")
+        assert (aids.memory, await rows(shared_database, "SELECT 1 FROM memory_traces")) == (None, [])
+
+        await edited(stage, tmp_path, {"memory": {"remembers_replies": False}})
+        await stage.play("I am allergic to peanuts.", conversation="two")
+        await remembered(stage, 1)
+        await stage.play("Which peanuts can I eat?", conversation="three")
+        assert "I am allergic to peanuts." in told(stage)
+        # What a turn says of memory holds as it does where the persona had one from the start.
+        chunks = await stage.play("Which peanuts?", conversation="four", long_term_memory={"enabled": False})
+        assert "<memory>" not in told(stage)
+        assert any("long_term_memory_policy" in chunk.get("updates", {}) for chunk in chunks)
+
+        await edited(stage, tmp_path, {})
+        await stage.play("Which peanuts can I eat?", conversation="five")
+        assert ("<memory>" in told(stage), aids.memory) == (False, None)
+
+
 async def test_a_turn_that_fails_or_keeps_nothing_leaves_no_memory(shared_database: str, tmp_path: Path) -> None:
     async with knowing(shared_database, tmp_path, MEMORY) as stage:
         stage.provider.add([failure("auth", "scripted", "no")])

@@ -19,11 +19,15 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 class Personas:
-    """The personas that can be selected. Turns that run, and pauses, keep the persona that they began with."""
+    """The personas that can be selected. Turns that run, and pauses, keep the persona that they began with.
+
+    `remember` tells whether any of them has a memory.
+    """
 
     def __init__(self, personas: Mapping[str, Persona], *, default_id: str) -> None:
         """Keep them; ConfigurationError when the default is not among them."""
         self.default_id = default_id
+        self.remember = False
         self._checks: tuple[Check, ...] = ()
         self._personas: Mapping[str, Persona] = {}
         self.replace(personas)
@@ -44,6 +48,7 @@ class Personas:
         for persona in personas.values():
             self.check(persona)
         self._personas = dict(personas)
+        self.remember = any(persona.memory.enabled for persona in personas.values())
 
     def check(self, persona: Persona) -> None:
         """Raise ConfigurationError when a persona asks for what there is not."""

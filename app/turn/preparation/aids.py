@@ -1,5 +1,6 @@
 """What phases may have beside what every turn needs: each part is None where it is not set, and costs nothing then."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.domain.clock import Clock
@@ -18,16 +19,26 @@ from app.turn.preparation.setting import PreparationSettings
 
 @dataclass(frozen=True, slots=True)
 class Aids:
-    """The parts. `memory_policy` holds for conversations of which nothing else was said."""
+    """The parts. `memory_policy` holds for conversations of which nothing else was said.
+
+    `attached` is the long-term memory that there is; a turn has it where `remembers` says that somebody asks for it,
+    which may change with the personas' files.
+    """
 
     planner: Planner | None = None
     skills: Skills = field(default_factory=Skills)
     outcomes: Outcomes | None = None
     profiles: ProfilesPolicy | None = None
-    memory: LongTermMemory | None = None
+    attached: LongTermMemory | None = None
+    remembers: Callable[[], bool] = lambda: True
     memory_policy: MemoryPolicy = field(default_factory=MemoryPolicy)
     recall: RecallPolicy = field(default_factory=RecallPolicy)
     sentiment: Sentiment = field(default_factory=Sentiment)
+
+    @property
+    def memory(self) -> LongTermMemory | None:
+        """The long-term memory, while anybody asks for it; None costs turns nothing."""
+        return self.attached if self.remembers() else None
 
 
 def aids_of(
@@ -37,7 +48,8 @@ def aids_of(
     *,
     skills: Skills,
     embedder: Embedder | None,
-    memory: LongTermMemory | None,
+    memory: LongTermMemory,
+    remembers: Callable[[], bool],
 ) -> Aids:
     """Make the parts that are set. ConfigurationError when plans are to rank by meaning and no model embeds."""
     planning, telemetry, profiles = settings.turn_planning, settings.task_outcome_telemetry, settings.prompt_profiles
@@ -53,7 +65,8 @@ def aids_of(
         if telemetry is not None
         else None,
         profiles=profiles.policy() if profiles is not None else None,
-        memory=memory,
+        attached=memory,
+        remembers=remembers,
         memory_policy=MemoryPolicy().merged(settings.long_term_memory_policy),
         recall=settings.long_term_memory_recall.policy(),
     )
