@@ -167,6 +167,7 @@ def build(
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
     embedder = embedder_of(gateway.registry, models.roles.embedding, told)
     memories = memory or Memories(database, clock, embedder)
+    attached = _attached(settings, personas, memory, memories)
     adapting = Adapting(overrides, personas.known)
     tools = ToolExecutor(
         _registry(settings, database, clock, memories, [*adapting.tools(), *host_tools]),
@@ -195,28 +196,22 @@ def build(
         library=Library(database, clock, embedder, longest=settings.max_document_characters),
         memories=memories,
         policy=_turn_policy(settings, models),
-        aids=aids_of(
-            settings,
-            database,
-            clock,
-            skills=overrides.skills,
-            embedder=embedder,
-            memory=memories,
-            remembers=_remembers(settings, personas, memory),
-        ),
+        aids=aids_of(settings, database, clock, skills=overrides.skills, embedder=embedder, attached=attached),
         secrets=tuple(_secrets(settings)),
         metrics=metrics,
     )
     return _runtime(settings, services, overrides)
 
 
-def _remembers(settings: Settings, personas: Personas, own: LongTermMemory | None) -> Callable[[], bool]:
-    """Give what tells whether a host, a policy or, now, a persona asks for memory.
+def _attached(
+    settings: Settings, personas: Personas, own: LongTermMemory | None, memories: LongTermMemory
+) -> Callable[[], LongTermMemory | None]:
+    """Give what gives the memory while a host, a policy or a persona asks for one.
 
-    Where none does, no turn looks what its conversation says of it.
+    Personas may change; where nobody asks, no turn looks what its conversation says of memory.
     """
     always = own is not None or bool(settings.long_term_memory_policy)
-    return lambda: always or personas.remember
+    return lambda: memories if always or personas.remember else None
 
 
 def _personas(settings: Settings) -> Personas:

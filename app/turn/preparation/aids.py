@@ -21,24 +21,22 @@ from app.turn.preparation.setting import PreparationSettings
 class Aids:
     """The parts. `memory_policy` holds for conversations of which nothing else was said.
 
-    `attached` is the long-term memory that there is; a turn has it where `remembers` says that somebody asks for it,
-    which may change with the personas' files.
+    `attached` gives the long-term memory while anybody asks for one, which may change with the personas' files.
     """
 
     planner: Planner | None = None
     skills: Skills = field(default_factory=Skills)
     outcomes: Outcomes | None = None
     profiles: ProfilesPolicy | None = None
-    attached: LongTermMemory | None = None
-    remembers: Callable[[], bool] = lambda: True
+    attached: Callable[[], LongTermMemory | None] = lambda: None
     memory_policy: MemoryPolicy = field(default_factory=MemoryPolicy)
     recall: RecallPolicy = field(default_factory=RecallPolicy)
     sentiment: Sentiment = field(default_factory=Sentiment)
 
     @property
     def memory(self) -> LongTermMemory | None:
-        """The long-term memory, while anybody asks for it; None costs turns nothing."""
-        return self.attached if self.remembers() else None
+        """The long-term memory that a turn has now; where there is none it costs nothing."""
+        return self.attached()
 
 
 def aids_of(
@@ -48,8 +46,7 @@ def aids_of(
     *,
     skills: Skills,
     embedder: Embedder | None,
-    memory: LongTermMemory,
-    remembers: Callable[[], bool],
+    attached: Callable[[], LongTermMemory | None],
 ) -> Aids:
     """Make the parts that are set. ConfigurationError when plans are to rank by meaning and no model embeds."""
     planning, telemetry, profiles = settings.turn_planning, settings.task_outcome_telemetry, settings.prompt_profiles
@@ -65,8 +62,7 @@ def aids_of(
         if telemetry is not None
         else None,
         profiles=profiles.policy() if profiles is not None else None,
-        attached=memory,
-        remembers=remembers,
+        attached=attached,
         memory_policy=MemoryPolicy().merged(settings.long_term_memory_policy),
         recall=settings.long_term_memory_recall.policy(),
     )
