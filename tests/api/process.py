@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 from typer.testing import CliRunner
 
-import app.__main__ as command_line
+import app.commands as command_line
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-import app.__main__ as command_line
+import app.commands as command_line
 from app.api.schemas.chunks import frame_schema
 from app.settings import Settings
 from tests.api.process import Service, command, service

@@ -96,3 +96,13 @@ def test_the_application_is_imported_without_what_it_may_never_need() -> None:
     done = run("import sys, app.main; print(*{name.partition('.')[0] for name in sys.modules})")
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) & set(LATER) == set()
+
+
+def test_the_collector_never_looks_through_what_a_start_imports() -> None:
+    code = (
+        "import gc, sys, app.__main__; sys.argv = ['app', 'openapi', '--help']; code = None\n"
+        "try: app.__main__.main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "print(code, gc.isenabled(), gc.get_freeze_count() > 50_000, file=sys.stderr)"
+    )
+    assert run(code).stderr == "0 True True\n"

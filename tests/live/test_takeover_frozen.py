@@ -22,7 +22,7 @@ PIECES = 40
 BLOCKABLE = """
 import signal, time
 from pathlib import Path
-from app.__main__ import cli
+from app.commands import cli
 
 def stand_still(*_):
     Path("stands still").touch()
