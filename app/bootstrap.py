@@ -51,7 +51,6 @@ from app.tools.executor import ToolExecutor
 from app.tools.functions import installed_tools
 from app.tools.mcp import McpServer, McpServers
 from app.tools.registry import ToolRegistry, ToolSource
-from app.tools.web import read_tools_file
 from app.turn.delivery.plain_text import PlainText
 from app.turn.facade.detector import LangidDetector
 from app.turn.facade.judging import means_of
@@ -308,6 +307,8 @@ def _registry(
     declared: list[Tool] = []
     sources: list[ToolSource] = []
     if settings.tools_file is not None:
+        from app.tools.web import read_tools_file  # noqa: PLC0415 - its HTTP client takes long, and most have no such file
+
         try:
             text = settings.tools_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):

@@ -55,6 +55,7 @@ def serve() -> None:
     config = uvicorn.Config(
         app,
         lifespan="off",
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -6,8 +6,9 @@ from typing import Any, Final, Protocol
 
 from app.domain.errors import ProviderError
 from app.domain.usage import Usage
+from app.providers.calls import HttpCall
 from app.providers.errors import failure, secrets_of
-from app.providers.http import HttpCall, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.wire import count, part
 
 _BATCH: Final = 128

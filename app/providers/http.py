@@ -5,66 +5,24 @@ that either of them raises leaves this module: `ProviderError` does, without the
 """
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Final, Literal, cast
-
-import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from app.domain.errors import ProviderError
 from app.providers.base import ProviderEvent
+from app.providers.calls import HttpCall, HttpPolicy
 from app.providers.dialect import Decoder
 from app.providers.errors import failure, from_response, in_band, shown
-from app.providers.faults import fault_of
-from app.providers.sse import DEFAULT_LIMIT, EventTooLargeError, RawEvent, SseSplitter
+from app.providers.sse import EventTooLargeError, RawEvent, SseSplitter
 from app.providers.wire import dumps, is_whole, loads
+
+if TYPE_CHECKING:
+    import httpx
 
 _ACCEPTED_TYPES: Final = frozenset({"", "text/event-stream", "text/plain", "application/octet-stream"})
 _DRAINED_BYTES: Final = 1 << 20
 _OK: Final = range(200, 300)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpPolicy:
-    """Limits of the calls to providers; seconds and bytes.
-
-    `first_event` counts from the start of the request, `idle` from the last event: comments and headers reset neither.
-    `tail` is how long to wait for what may follow a whole answer, `drain` how long for the end after the last event.
-    `max_connections` must be above what is admitted at a time, so that nothing ever waits for a connection.
-    """
-
-    transport: Literal["aiohttp", "httpx"] = "aiohttp"
-    connect_seconds: float = 10.0
-    first_event_seconds: float = 120.0
-    idle_seconds: float = 60.0
-    tail_seconds: float = 5.0
-    drain_seconds: float = 0.1
-    whole_seconds: float = 120.0
-    max_connections: int = 1000
-    keepalive_seconds: float = 30.0
-    event_bytes: int = DEFAULT_LIMIT
-    error_bytes: int = 64 * 1024
-    verify_tls: bool = True
-    proxies: Mapping[str, str | None] = field(default_factory=dict, repr=False)
-    """Proxy addresses by pattern, see `app.providers.proxies`; they may hold a password."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpCall:
-    """One request to a provider: a POST, or a GET where there is no body. Its secrets are in no `repr`."""
-
-    provider: str
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: Mapping[str, Any] | None = field(repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    deadline: float = math.inf
-    """Time of the event loop by which the answer must be whole."""
 
 
 class ModelHttp:
@@ -72,19 +30,13 @@ class ModelHttp:
 
     def __init__(self, policy: HttpPolicy | None = None) -> None:
         self._policy = policy or HttpPolicy()
-        self._client = httpx.AsyncClient(
-            transport=_transport(self._policy),
-            mounts={
-                pattern: None if proxy is None else _transport(self._policy, httpx.Proxy(proxy))
-                for pattern, proxy in self._policy.proxies.items()
-            },
-            # Cookies that one caller's answer set must not go out with another's request.
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            trust_env=False,
-            timeout=httpx.Timeout(None, connect=self._policy.connect_seconds, pool=self._policy.connect_seconds),
-            headers={"accept-encoding": "identity", "user-agent": "fermata"},
-            follow_redirects=False,
-        )
+        self._making: asyncio.Task[httpx.AsyncClient] | None = None
+
+    async def open(self) -> "httpx.AsyncClient":
+        """Give the client. The first to ask has it made, in a thread; whoever calls before it is there waits for it."""
+        if self._making is None:
+            self._making = asyncio.create_task(asyncio.to_thread(_make, self._policy), name="model client")
+        return self._making.result() if self._making.done() else await asyncio.shield(self._making)
 
     async def stream(self, call: HttpCall, decoder: Decoder) -> AsyncGenerator[list[ProviderEvent], None]:
         """Send the call and give what the decoder makes of the answer, one list for each read that gave something.
@@ -131,27 +83,23 @@ class ModelHttp:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        if self._making is not None:
+            await asyncio.wait((self._making,))
+            if self._making.exception() is None:
+                await self._making.result().aclose()
 
-    async def _open(self, call: HttpCall, headers: Mapping[str, str], deadline: float) -> httpx.Response:
+    async def _open(self, call: HttpCall, headers: Mapping[str, str], deadline: float) -> "httpx.Response":
         fault: ProviderError
         try:
-            request = self._request(call, headers)
             async with asyncio.timeout_at(deadline):
-                return await self._client.send(request, stream=True)
+                client = await self.open()
+                return await client.send(_request(client, call, headers), stream=True)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes a ProviderError here
-            fault = fault_of(error, call.provider, call.url, opening=True)
+            fault = _fault(error, call, opening=True)
         # Raised out here, so that the error does not carry the client's own, which holds the request and its key.
         raise fault
 
-    def _request(self, call: HttpCall, headers: Mapping[str, str]) -> httpx.Request:
-        sent = {**headers, **call.headers}
-        if call.body is None:
-            return self._client.build_request("GET", call.url, headers=sent)
-        sent = {"content-type": "application/json", **sent}
-        return self._client.build_request("POST", call.url, content=dumps(call.body), headers=sent)
-
-    async def _expect_events(self, call: HttpCall, response: httpx.Response) -> None:
+    async def _expect_events(self, call: HttpCall, response: "httpx.Response") -> None:
         """Refuse an answer that is no stream of events, with the error that its body tells of, if it does."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status_code in _OK and kind in _ACCEPTED_TYPES:
@@ -171,7 +119,7 @@ class ModelHttp:
         hint = "" if html else "; set its base URL to an address that streams"
         raise failure("protocol", call.provider, f"{message}{hint}.", status=response.status_code, retryable=html)
 
-    async def _body(self, call: HttpCall, response: httpx.Response, limit: int, deadline: float) -> bytes:
+    async def _body(self, call: HttpCall, response: "httpx.Response", limit: int, deadline: float) -> bytes:
         """Read a body that is no stream, up to a limit and a deadline; what came before a fault is given."""
         held = bytearray()
         try:
@@ -181,7 +129,7 @@ class ModelHttp:
                     if len(held) >= limit:
                         break
         except Exception as error:  # noqa: BLE001 - see _open
-            fault = fault_of(error, call.provider, call.url)
+            fault = _fault(error, call)
             if response.status_code in _OK:
                 held.clear()
         else:
@@ -221,7 +169,7 @@ class ModelHttp:
             async with asyncio.timeout_at(deadline):
                 return await anext(body, None)
         except Exception as error:  # noqa: BLE001 - see _open
-            fault = fault_of(error, call.provider, call.url)
+            fault = _fault(error, call)
         if decoder.finished:
             return None
         raise fault
@@ -249,6 +197,26 @@ class ModelHttp:
             return
 
 
+def _make(policy: HttpPolicy) -> "httpx.AsyncClient":
+    from app.providers.transport import client_of  # noqa: PLC0415 - a start does not wait for its packages
+
+    return client_of(policy)
+
+
+def _request(client: "httpx.AsyncClient", call: HttpCall, headers: Mapping[str, str]) -> "httpx.Request":
+    sent = {**headers, **call.headers}
+    if call.body is None:
+        return client.build_request("GET", call.url, headers=sent)
+    sent = {"content-type": "application/json", **sent}
+    return client.build_request("POST", call.url, content=dumps(call.body), headers=sent)
+
+
+def _fault(error: Exception, call: HttpCall, *, opening: bool = False) -> ProviderError:
+    from app.providers.faults import fault_of  # noqa: PLC0415 - it knows the client's errors, so it comes with it
+
+    return fault_of(error, call.provider, call.url, opening=opening)
+
+
 def _feed(provider: str, decoder: Decoder, raw: list[RawEvent], batch: list[ProviderEvent]) -> ProviderError | None:
     """Feed events; an error comes back as a value, so that what was read before it is given out first."""
     try:
@@ -262,35 +230,14 @@ def _feed(provider: str, decoder: Decoder, raw: list[RawEvent], batch: list[Prov
     return None
 
 
-def _bytes_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+def _bytes_of(response: "httpx.Response") -> AsyncGenerator[bytes, None]:
     """Read the body as it comes; only a server that compresses although it was asked not to is decoded."""
     body = response.aiter_bytes() if response.headers.get("content-encoding") else response.aiter_raw()
     return cast("AsyncGenerator[bytes, None]", body)  # that is what they are, and so they can be closed
 
 
-async def _close(response: httpx.Response) -> None:
+async def _close(response: "httpx.Response") -> None:
     try:
         await response.aclose()
     except Exception:  # noqa: BLE001 - a connection that can't be closed in order is gone all the same
         return
-
-
-def _transport(policy: HttpPolicy, proxy: httpx.Proxy | None = None) -> httpx.AsyncBaseTransport:
-    limits = httpx.Limits(
-        max_connections=policy.max_connections,
-        max_keepalive_connections=policy.max_connections,
-        keepalive_expiry=policy.keepalive_seconds,
-    )
-    context = httpx.create_ssl_context(verify=policy.verify_tls)
-    if policy.transport == "httpx":
-        return httpx.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
-
-    def session() -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=policy.max_connections,
-            keepalive_timeout=policy.keepalive_seconds,
-            ssl=context,
-        )
-        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-
-    return AiohttpTransport(verify=context, limits=limits, client=session, proxy=proxy)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from app.providers.calls import HttpCall
 from app.providers.errors import failure, secrets_of
-from app.providers.http import HttpCall, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.wire import part
 
 DEFAULT_MODEL: Final = "omni-moderation-latest"

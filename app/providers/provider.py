@@ -9,10 +9,11 @@ import structlog
 
 from app.domain.errors import ProviderError
 from app.providers.base import ModelRequest, ProviderEvent, UsageReport
+from app.providers.calls import HttpCall
 from app.providers.dialect import Decoder, Dialect
 from app.providers.embeddings import EmbeddingClient
 from app.providers.errors import secrets_of
-from app.providers.http import HttpCall, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.reasoning import only_own
 from app.providers.refusals import has_field, refused_fields, without

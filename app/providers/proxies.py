@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
+from app.domain.errors import ConfigurationError
+
+_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _NEVER: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -10,6 +14,7 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str | None]:
     """Give the proxy for each pattern of addresses, None for those that are reached directly.
 
     Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case; lower case goes first, as usual.
+    Raises ConfigurationError for a proxy that is no address.
     """
 
     def value(name: str) -> str | None:
@@ -21,10 +26,26 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str | None]:
     proxies: dict[str, str | None] = {}
     for scheme in ("http", "https"):
         if (proxy := value(f"{scheme.upper()}_PROXY") or value("ALL_PROXY")) is not None:
-            proxies[f"{scheme}://"] = proxy if "://" in proxy else f"http://{proxy}"
+            proxies[f"{scheme}://"] = _address(proxy, scheme)
     if proxies:
         proxies.update((_pattern(entry), None) for entry in (*excepted, *_NEVER))
     return proxies
+
+
+def _address(proxy: str, scheme: str) -> str:
+    address = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        parts = urlsplit(address)
+        well = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        well = False
+    if not well:
+        message = (
+            f"The proxy for {scheme} addresses can't be read; set {scheme.upper()}_PROXY or ALL_PROXY to one such as "
+            "http://proxy.example.org:3128."
+        )
+        raise ConfigurationError(message)
+    return address
 
 
 def _pattern(entry: str) -> str:

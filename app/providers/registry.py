@@ -6,6 +6,7 @@ from typing import Final
 
 from app.domain.errors import ConfigurationError, ProviderUnavailableError
 from app.providers.base import Provider
+from app.providers.calls import HttpPolicy
 from app.providers.catalog import CATALOG, DialectName
 from app.providers.compat import ChatCompat
 from app.providers.config import ProviderPart, ProvidersFile, compat_of, expand
@@ -17,7 +18,7 @@ from app.providers.dialects.gemini import GeminiDialect
 from app.providers.dialects.responses import ResponsesDialect
 from app.providers.embeddings import Embedder
 from app.providers.facts import ModelFacts
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.offline import NAME as OFFLINE
 from app.providers.offline import OfflineEmbedder, offline_embedder
@@ -129,6 +130,11 @@ class ProviderRegistry:
     def described(self) -> tuple[str, ...]:
         """Model ids that something is known of."""
         return tuple(self._facts)
+
+    async def open(self) -> None:
+        """Get ready to call the providers that the operator set up; a first call would otherwise wait for it."""
+        if self._http is not None and self.chosen:
+            await self._http.open()
 
     async def aclose(self) -> None:
         """Close all providers and the connections that they share."""

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from app.domain.errors import ConfigurationError
+from app.providers.calls import HttpPolicy
 from app.providers.catalog import CATALOG
 from app.providers.config import ProvidersFile, read_providers_file
 from app.providers.gateway import GatewayPolicy
-from app.providers.http import HttpPolicy
 from app.providers.proxies import proxies_of
 from app.providers.registry import SCRIPTED_MODEL, ProvidersPolicy
 

@@ -77,7 +77,10 @@ def test_the_watch_on_imports_sees_what_it_is_there_for(deed: str) -> None:
 
 
 LATER = {
+    "aiohttp": "a model is called, or a tool of the file of tools",
     "alembic": "there is a migration to do",
+    "certifi": "a model is called",
+    "httpx": "a model is called",
     "jsonschema": "a tool is called, or a reply must be data",
     "markdown_it": "a reply has marks of Markdown",
     "numpy": "languages are detected, or texts are embedded here",
@@ -88,6 +91,7 @@ LATER = {
     "tokenizers": "a model has a tokenizer of its own",
     "playwright": "never: tests use it",
     "pytest": "never: tests use it",
+    "websockets": "never: no route is one",
 }
 """Packages that take long to import, and when they are."""
 

@@ -6,8 +6,9 @@ from typing import Literal, Protocol
 
 import pytest
 
+from app.providers.calls import HttpPolicy
 from app.providers.chat import ChatProvider
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from tests.mock_model import ModelServer
 
 Transport = Literal["aiohttp", "httpx"]

@@ -10,10 +10,10 @@ from app.domain.errors import ConfigurationError, ProviderUnavailableError
 from app.domain.messages import Message
 from app.domain.usage import Usage
 from app.providers.base import ModelRequest
+from app.providers.calls import HttpPolicy
 from app.providers.compat import PRESETS
 from app.providers.config import compat_of, read_providers_file
 from app.providers.facts import ModelFacts, Prices
-from app.providers.http import HttpPolicy
 from app.providers.registry import ProvidersPolicy, build_registry
 from tests.providers.reading import chunk, collect, outcome, stream, text_of
 

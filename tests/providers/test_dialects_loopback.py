@@ -8,13 +8,14 @@ import pytest
 
 from app.domain.messages import Message
 from app.providers.base import Finish, ModelRequest, ProviderEvent
+from app.providers.calls import HttpPolicy
 from app.providers.compat import ChatCompat
 from app.providers.dialect import Dialect
 from app.providers.dialects.anthropic import AnthropicDialect
 from app.providers.dialects.chat import ChatDialect
 from app.providers.dialects.gemini import GeminiDialect
 from app.providers.dialects.responses import ResponsesDialect
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.provider import HttpProvider
 from tests.mock_model import ModelServer
 from tests.providers import anthropic_wire, gemini_wire, responses_wire

@@ -7,9 +7,9 @@ import httpx
 import pytest
 import respx
 
+from app.providers.calls import HttpPolicy
 from app.providers.config import ProviderPart, ProvidersFile
 from app.providers.doctor import Finding, examine_provider
-from app.providers.http import HttpPolicy
 from app.providers.registry import ProviderRegistry, ProvidersPolicy, build_registry
 
 KEYS = {

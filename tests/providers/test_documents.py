@@ -6,10 +6,11 @@ import pytest
 
 from app.domain.errors import ProviderError
 from app.domain.usage import Usage
+from app.providers.calls import HttpPolicy
 from app.providers.demo import DemoProvider
 from app.providers.doctor import examine
 from app.providers.embeddings import EmbeddingClient
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.registry import ProviderRegistry
 from tests.mock_model import ModelServer

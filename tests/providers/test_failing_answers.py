@@ -14,8 +14,9 @@ import pytest
 from app.domain.errors import ProviderError
 from app.domain.messages import Message
 from app.providers.base import ModelRequest, TextPiece
+from app.providers.calls import HttpPolicy
 from app.providers.gateway import Gateway, GatewayPolicy, Route
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.provider import HttpProvider
 from app.providers.registry import ProviderRegistry
 from tests.mock_model import Answer, ModelServer

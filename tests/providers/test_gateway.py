@@ -12,9 +12,10 @@ from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.usage import Usage
 from app.providers.attempts import AttemptFailed, GatewayEvent, Serving
 from app.providers.base import CallsReady, CallStarted, Finish, ProviderEvent, ReasoningPiece, TextPiece, UsageReport
+from app.providers.calls import HttpPolicy
 from app.providers.chat import ChatProvider
 from app.providers.gateway import Gateway, GatewayPolicy, Route
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.registry import ProviderRegistry
 from app.providers.scripted import Hold, Split, call
 from tests.mock_model import ModelServer

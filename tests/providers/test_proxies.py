@@ -2,10 +2,12 @@
 
 import pytest
 
+from app.domain.errors import ConfigurationError
 from app.domain.messages import Message
 from app.providers.base import ModelRequest
+from app.providers.calls import HttpPolicy
 from app.providers.chat import ChatProvider
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.proxies import proxies_of
 from tests.mock_model import ModelServer
 from tests.providers.conftest import Transport
@@ -32,6 +34,13 @@ LOOPBACK = {"all://127.0.0.1": None, "all://localhost": None, "all://[::1]": Non
 )
 def test_the_environment_is_read(environment: dict[str, str], proxies: dict[str, str | None]) -> None:
     assert proxies_of(environment) == proxies
+
+
+@pytest.mark.parametrize("proxy", ["ftp://p:1", "http://p:many", "http://", "http://p:99999"])
+def test_a_proxy_that_is_no_address_is_refused_at_the_start(proxy: str) -> None:
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY or ALL_PROXY") as refused:
+        proxies_of({"HTTPS_PROXY": proxy})
+    assert proxy not in str(refused.value), "it may hold a password"
 
 
 @pytest.mark.parametrize(("excepted", "reached"), [("", True), ("nobody.invalid", False)])

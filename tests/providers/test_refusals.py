@@ -11,13 +11,14 @@ import respx
 from app.domain.errors import ProviderError
 from app.domain.messages import Message
 from app.providers.base import ModelRequest
+from app.providers.calls import HttpPolicy
 from app.providers.compat import ChatCompat
 from app.providers.dialect import Dialect
 from app.providers.dialects.anthropic import AnthropicDialect
 from app.providers.dialects.chat import ChatDialect
 from app.providers.dialects.gemini import GeminiDialect
 from app.providers.dialects.responses import ResponsesDialect
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from app.providers.provider import HttpProvider
 from app.providers.refusals import refused_fields, without
 from tests.providers import anthropic_wire, gemini_wire

@@ -68,3 +68,14 @@ def test_what_is_no_model_id_is_told(model_id: str) -> None:
 def test_an_unknown_provider_is_told_with_those_that_are_there() -> None:
     with pytest.raises(ProviderUnavailableError, match=r"no model provider 'nobody'.*scripted"):
         ProviderRegistry([ScriptedProvider()]).resolve("nobody:gpt-5")
+
+
+@pytest.mark.parametrize("key", ["k", None])
+async def test_the_client_is_made_before_a_first_call_only_where_a_provider_is_set_up(key: str | None) -> None:
+    registry = build_registry(ProvidersPolicy(openai_api_key=key))
+    assert registry._http is not None
+
+    await registry.open()
+
+    assert (registry._http._making is not None) == (key is not None)
+    await registry.aclose()

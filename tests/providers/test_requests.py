@@ -10,9 +10,10 @@ from app.domain.errors import ProviderError
 from app.domain.messages import Message
 from app.domain.usage import Usage
 from app.providers.base import Finish, ModelRequest, ProviderEvent
+from app.providers.calls import HttpPolicy
 from app.providers.chat import ChatProvider
 from app.providers.dialects.chat.decoder import ChatDecoder
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.http import ModelHttp
 from tests.providers.reading import chunk, failing, stream, text_of
 
 URL = "https://api.example.org/v1/chat/completions"

@@ -21,7 +21,8 @@ from app.providers.base import (
     ReasoningPiece,
     UsageReport,
 )
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.calls import HttpPolicy
+from app.providers.http import ModelHttp
 from app.providers.provider import HttpProvider
 from app.providers.wire import parse_arguments
 from tests.mock_model import ModelServer

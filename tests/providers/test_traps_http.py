@@ -9,7 +9,8 @@ import pytest
 
 from app.domain.messages import Message
 from app.providers.base import Finish, ModelRequest
-from app.providers.http import HttpPolicy, ModelHttp
+from app.providers.calls import HttpPolicy
+from app.providers.http import ModelHttp
 from app.providers.provider import HttpProvider
 from tests.mock_model import ModelServer
 from tests.providers.conftest import Transport

@@ -51,6 +51,7 @@ class Lifecycle:
         if self._services.aids.outcomes is not None:
             self._beside.start(self._services.aids.outcomes.run(), "task outcomes")
         self._beside.start(self._retention.run(), "retention")
+        self._beside.start(self._services.gateway.registry.open(), "model client")
         for source in self._services.tools.registry.sources:
             self._beside.start(source.run(), "tools of others")
         if self._folder is not None:
