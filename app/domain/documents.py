@@ -19,7 +19,8 @@ class NewDocument:
     """A document to take in. `content` is text, or the bytes of a PDF.
 
     Who may find it depends on `scope`: all users of the organization, the caller alone, or the caller in one
-    conversation. `language` (such as `de`) makes words be found in all their forms.
+    conversation. It is erased with the conversation that `conversation_id` names. `language` (such as `de`) makes words
+    be found in all their forms.
     """
 
     content: str | bytes

@@ -152,7 +152,8 @@ class RetrievalUse:
     """Which documents a persona's turns look in, and when: for every input, or for one that has one of the words.
 
     `collections` None are all collections, an empty list is none. `strategy`, `mmr_lambda` and `metadata` are as in a
-    search.
+    search. With `keeps_turns` what was asked and answered becomes a document, whole or as a summary, which the user
+    alone finds, in all conversations or in that one.
     """
 
     enabled: bool = False
@@ -163,6 +164,15 @@ class RetrievalUse:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     on_user_query: bool = True
     on_keywords: tuple[str, ...] = ()
+
+    keeps_turns: Literal["whole", "summary"] | None = None
+    turns_collection: str = "turns"
+    turns_scope: Literal["user", "conversation"] = "user"
+
+    @property
+    def keeps(self) -> bool:
+        """Tell whether turns become documents."""
+        return self.enabled and self.keeps_turns is not None
 
     def is_due(self, text: str) -> bool:
         """Tell whether documents are looked in for an input."""

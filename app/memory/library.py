@@ -100,19 +100,18 @@ class Library:
     def _record(
         self, caller: Caller, new: NewDocument, chunks: Sequence[Chunk], vectors: Sequence[Sequence[float]]
     ) -> DocumentRecord:
-        conversation = None
-        if new.scope == "conversation":
-            if new.conversation_id is None:
-                message = "A document of the scope conversation needs a conversation_id."
-                raise ValidationError(message)
-            conversation = row_key(caller.organization_id, new.conversation_id)
+        if new.scope == "conversation" and new.conversation_id is None:
+            message = "A document of the scope conversation needs a conversation_id."
+            raise ValidationError(message)
+        named = new.conversation_id
+        conversation = row_key(caller.organization_id, named) if named is not None else None
         return DocumentRecord(
             organization_id=caller.organization_id,
             document_id=new.document_id or fresh("doc"),
             scope=new.scope,
             user_id=caller.user_id,
             conversation=conversation,
-            conversation_id=new.conversation_id if conversation is not None else None,
+            conversation_id=named,
             collection=new.collection,
             title=new.title,
             source=new.source,

@@ -197,6 +197,12 @@ async def last_summary(connection: Connection, conversation: UUID) -> list[Messa
     return [MessageRecord(*row) for row in await connection.execute(query)]
 
 
+async def of_turn(connection: Connection, conversation: UUID, turn_id: str) -> list[MessageRecord]:
+    """Give the messages of a turn that may be sent, in order."""
+    query = _sendable(conversation, 0, None).where(_row.turn_id == turn_id).order_by(_row.position)
+    return [MessageRecord(*row) for row in await connection.execute(query)]
+
+
 async def count_of_user(connection: Connection, conversation: UUID) -> int:
     """Give how many messages of its user the conversation has."""
     counted = select(func.count()).where(_row.conversation == conversation, _row.role == "user")

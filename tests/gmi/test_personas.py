@@ -37,7 +37,7 @@ FULL: dict[str, Any] = {
     "turn_timeout_seconds": 60,
     "conversation_context": {"max_messages": 10, "max_tokens": 1000},
     "prompt_shares": {"retrieved": 0.4},
-    "retrieval": {"strategy": "mmr", "mmr_lambda": 0.5, "metadata": {"tags": ["maths"]}},
+    "retrieval": {"strategy": "mmr", "mmr_lambda": 0.5, "metadata": {"tags": ["maths"]}, "keeps_turns": "whole"},
 }
 
 

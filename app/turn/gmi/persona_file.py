@@ -177,6 +177,9 @@ class RetrievalInFile(InFile):
     strategy: SearchStrategy = "hybrid"
     mmr_lambda: Share = MMR_LAMBDA
     metadata: dict[str, JsonValue] = {}
+    keeps_turns: Literal["whole", "summary"] | None = None
+    turns_collection: Name = "turns"
+    turns_scope: Literal["user", "conversation"] = "user"
     on_user_query: bool = True
     on_keywords: list[str] = []
 

@@ -25,6 +25,7 @@ from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.prompting import keep_prompt
 from app.turn.orchestrator.reflection import reflect_behind
 from app.turn.orchestrator.tracing import note_start
+from app.turn.orchestrator.turn_documents import keep_turn_behind
 from app.turn.pauses.history import kept
 from app.turn.pauses.rule import stops_for_host
 from app.turn.pauses.snapshot import Snapshot
@@ -44,6 +45,8 @@ async def execute(
         await keep_prompt(operation, turn)
     if turn.persona.meta_prompts and operation.services.policy.persistence:
         operation.afterwards.append(partial(reflect_behind, operation, turn))
+    if turn.persona.retrieval.keeps and operation.services.policy.persistence:
+        operation.afterwards.append(partial(keep_turn_behind, operation, turn))
     held = HeldRequests()
     operation.tally.before = turn.usage_before
     output = GmiOutput(is_final=True)

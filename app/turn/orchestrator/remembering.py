@@ -24,7 +24,7 @@ def remember_behind(operation: Operation, outcome: Outcome) -> None:
     """Begin to remember what the settled outcome leaves; nothing, for a persona without memory."""
     notes = notes_of(operation, outcome)
     if notes:
-        _begin(operation, partial(operation.services.memories.remember, notes), "memory")
+        behind(operation, partial(operation.services.memories.remember, notes), "memory")
 
 
 def learn_behind(operation: Operation, outcome: Outcome) -> None:
@@ -37,17 +37,18 @@ def learn_behind(operation: Operation, outcome: Outcome) -> None:
     if not reply.strip():
         return
     place = MemoryPlace(operation.caller, operation.conversation_id, persona.id)
-    _begin(operation, partial(memory.learn, place, recalled.feedback, reply), "memory_feedback")
+    behind(operation, partial(memory.learn, place, recalled.feedback, reply), "memory_feedback")
 
 
 def give_summary(operation: Operation, summary: NewSummary) -> None:
     """Begin to give long-term memory a summary that the turn has made, if it takes summaries."""
     memory: object = operation.services.aids.memory
     if isinstance(memory, TakesSummaries):
-        _begin(operation, partial(memory.take_summary, summary), "memory_summary")
+        behind(operation, partial(memory.take_summary, summary), "memory_summary")
 
 
-def _begin(operation: Operation, work: Callable[[], Awaitable[object]], name: str) -> None:
+def behind(operation: Operation, work: Callable[[], Awaitable[object]], name: str) -> None:
+    """Begin work for which nobody waits, behind what was begun before for the session; its failure is logged."""
     key = ("memory", operation.caller, operation.session_id)
     operation.services.background.start(key, _try(operation, work, name), name)
 
@@ -62,7 +63,7 @@ async def _try(operation: Operation, work: Callable[[], Awaitable[object]], name
 
 
 async def _billed(operation: Operation, work: Callable[[], Awaitable[object]]) -> None:
-    """Do the work, and put the requests for vectors that it has made into the ledger."""
+    """Do the work, and put the requests that it has made of models into the ledger."""
     known = len(operation.calls)
     try:
         await work()
