@@ -36,7 +36,7 @@ def test_the_environment_is_read(environment: dict[str, str], proxies: dict[str,
     assert proxies_of(environment) == proxies
 
 
-@pytest.mark.parametrize("proxy", ["ftp://p:1", "http://p:many", "http://", "http://p:99999"])
+@pytest.mark.parametrize("proxy", ["ftp://p:1", "http://p:many", "http://:1", "http://p:99999"])
 def test_a_proxy_that_is_no_address_is_refused_at_the_start(proxy: str) -> None:
     with pytest.raises(ConfigurationError, match="HTTPS_PROXY or ALL_PROXY") as refused:
         proxies_of({"HTTPS_PROXY": proxy})
