@@ -102,6 +102,12 @@ class FoundChunk:
         """The name that cites the chunk."""
         return f"{self.document_id}#{self.number}"
 
+    @property
+    def told(self) -> str:
+        """The passage as a model reads it, behind the id that cites it."""
+        name = " — ".join(part for part in (self.title, self.heading) if part)
+        return f"[{self.chunk_id}] {name}\n{self.content}" if name else f"[{self.chunk_id}]\n{self.content}"
+
     def to_json(self) -> dict[str, Any]:
         """Give the form in which streams, answers and snapshots name a source."""
         return {

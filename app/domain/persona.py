@@ -1,7 +1,8 @@
 """A persona: who answers, with which model and which of the runtime's tools."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeVar
 
 from app.domain.documents import MMR_LAMBDA, SearchStrategy
@@ -149,11 +150,13 @@ class SelfImprovement:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalUse:
-    """Which documents a persona's turns look in, and when: for every input, or for one that has one of the words.
+    """Which documents a persona's turns look in, and when.
 
-    `collections` None are all collections, an empty list is none. `strategy`, `mmr_lambda` and `metadata` are as in a
-    search. With `keeps_turns` what was asked and answered becomes a document, whole or as a summary, which the user
-    alone finds, in all conversations or in that one.
+    It is done for every input, or for one that has one of the words or that one of the intents was noticed in; and when
+    a tool has failed that `on_tool_failure` names (`*` stands for any letters), before the model goes on. `collections`
+    None are all collections, an empty list is none. `strategy`, `mmr_lambda` and `metadata` are as in a search. With
+    `keeps_turns` what was asked and answered becomes a document, whole or as a summary, which the user alone finds, in
+    all conversations or in that one.
     """
 
     enabled: bool = False
@@ -164,7 +167,8 @@ class RetrievalUse:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     on_user_query: bool = True
     on_keywords: tuple[str, ...] = ()
-
+    on_intents: tuple[str, ...] = ()
+    on_tool_failure: tuple[str, ...] = ()
     keeps_turns: Literal["whole", "summary"] | None = None
     turns_collection: str = "turns"
     turns_scope: Literal["user", "conversation"] = "user"
@@ -174,12 +178,21 @@ class RetrievalUse:
         """Tell whether turns become documents."""
         return self.enabled and self.keeps_turns is not None
 
-    def is_due(self, text: str) -> bool:
-        """Tell whether documents are looked in for an input."""
+    def is_due(self, text: str, intents: Collection[str] = ()) -> bool:
+        """Tell whether documents are looked in for an input in which these intents were noticed."""
         if not self.enabled or not text.strip():
             return False
         said = text.casefold()
-        return self.on_user_query or any(word.casefold() in said for word in self.on_keywords)
+        noticed = {intent.casefold() for intent in intents}
+        return (
+            self.on_user_query
+            or any(word.casefold() in said for word in self.on_keywords)
+            or any(intent.casefold() in noticed for intent in self.on_intents)
+        )
+
+    def is_due_after(self, tool: str) -> bool:
+        """Tell whether documents are looked in when the tool has failed."""
+        return self.enabled and any(fnmatchcase(tool, name) for name in self.on_tool_failure)
 
 
 @dataclass(frozen=True, slots=True)

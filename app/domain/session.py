@@ -25,6 +25,7 @@ TraceType = Literal[
     "tool_call_requested",
     "tool_permission_check_result",
     "tool_execution_result",
+    "rag_query_result",
     "sentiment_event",
     "user_feedback",
     "metaprompts_run",

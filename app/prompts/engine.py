@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.prompts.sections import Place, Section, sections_of
+from app.prompts.sections import SECTIONS, Place, Section, sections_of
 from app.prompts.slots import PromptInput
 
 CUT: Final = " … (cut)"
@@ -90,6 +90,12 @@ def build(given: PromptInput, space: Space) -> Prompt:
         if spare is not None:
             spare -= written.tokens
     return _joined([told[section.name] for section, _ in found])
+
+
+def as_data(name: str, entries: Sequence[str]) -> str:
+    """Give entries as the section of that name tells them, for a place of their own."""
+    section = next(section for section in SECTIONS if section.name == name)
+    return Written(section, tuple(entries), tokens=0).text
 
 
 def fixed_tokens(given: PromptInput, count: Callable[[str], int]) -> int:

@@ -37,7 +37,14 @@ FULL: dict[str, Any] = {
     "turn_timeout_seconds": 60,
     "conversation_context": {"max_messages": 10, "max_tokens": 1000},
     "prompt_shares": {"retrieved": 0.4},
-    "retrieval": {"strategy": "mmr", "mmr_lambda": 0.5, "metadata": {"tags": ["maths"]}, "keeps_turns": "whole"},
+    "retrieval": {
+        "strategy": "mmr",
+        "mmr_lambda": 0.5,
+        "metadata": {"tags": ["maths"]},
+        "on_intents": ["refund"],
+        "on_tool_failure": ["get_*"],
+        "keeps_turns": "whole",
+    },
 }
 
 
@@ -70,6 +77,7 @@ def test_a_persona_of_a_file_is_the_same_after_a_pause(tmp_path: Path) -> None:
     [
         ({"sytem_prompt": "x"}, "sytem_prompt: Extra inputs"),
         ({"retrieval": {"mmr_lambda": 2}}, "retrieval.mmr_lambda: "),
+        ({"retrieval": {"on_tool_failure": [""]}}, "retrieval.on_tool_failure.0: "),
         ({"id": "system_admin"}, "id: .*reserved"),
         ({"version": "one"}, "version: "),
         ({"default_language": "german!"}, "default_language: "),

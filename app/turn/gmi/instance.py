@@ -34,6 +34,7 @@ from app.turn.gmi.notes import note_answer, note_calls, note_request, note_resul
 from app.turn.gmi.round import RoundRules, check_closed, run_round, with_approved
 from app.turn.gmi.step import Step
 from app.turn.gmi.structured import StructuredReply
+from app.turn.gmi.tool_help import ToolHelp
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class _Progress:
     replies: int = 0
     repair: tuple[Message, ...] = ()
     judged: Mapping[str, Any] | None = None
+    tool_help: ToolHelp = field(default_factory=ToolHelp)
 
 
 class RuntimeGmi:
@@ -67,7 +69,7 @@ class RuntimeGmi:
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         """See `Gmi.process_turn_stream`. A failure is a `GmiError` chunk and an output that carries the same."""
         used = {call.id for message in turn.messages for call in message.tool_calls}
-        progress = _Progress(list(turn.messages), used, hop=turn.hop)
+        progress = _Progress(list(turn.messages), used, hop=turn.hop, tool_help=ToolHelp(turn.sources))
         output: GmiOutput | None = None
         try:
             if turn.sources:
@@ -97,6 +99,8 @@ class RuntimeGmi:
         # One step more than there may be rounds: at the limit, a last step without tools writes the answer.
         for index in range(turn.max_iterations + 1):
             await turn.before_step()
+            if turn.look_up is not None and await progress.tool_help.found(turn, progress.messages):
+                yield SourcesAvailable(progress.tool_help.sources)
             step = self._step(turn, progress, index, last=index == turn.max_iterations)
             note_request(turn.session.trace, step)
             try:
@@ -114,7 +118,7 @@ class RuntimeGmi:
             progress.texts.append(step.text)
             progress.messages.append(step.answer())
             if not step.calls:
-                yield self._answer(turn, progress)
+                yield self._answer(progress)
                 return
             progress.repair = ()
             async with aclosing(self._round(turn, progress, step)) as items:
@@ -215,7 +219,7 @@ class RuntimeGmi:
                 response_text="".join(progress.texts) or None,
                 tool_calls=for_host,
                 usage=progress.usage,
-                rag_sources=turn.sources,
+                rag_sources=progress.tool_help.sources,
                 history=tuple(progress.messages),
                 steps=progress.steps,
                 hop=progress.hop,
@@ -245,13 +249,13 @@ class RuntimeGmi:
         progress.calls += turn.approved
         check_closed(results, rules)
 
-    def _answer(self, turn: GmiTurnInput, progress: _Progress) -> GmiOutput:
+    def _answer(self, progress: _Progress) -> GmiOutput:
         return GmiOutput(
             is_final=True,
             response_text="".join(progress.texts) or None,
             tool_calls=tuple(progress.calls),
             usage=progress.usage,
-            rag_sources=turn.sources,
+            rag_sources=progress.tool_help.sources,
             history=tuple(progress.messages),
             steps=progress.steps,
             hop=progress.hop,

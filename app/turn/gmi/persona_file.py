@@ -182,6 +182,8 @@ class RetrievalInFile(InFile):
     turns_scope: Literal["user", "conversation"] = "user"
     on_user_query: bool = True
     on_keywords: list[str] = []
+    on_intents: list[Name] = []
+    on_tool_failure: list[Annotated[str, Field(min_length=1, max_length=64)]] = []
 
 
 class MemoryInFile(InFile):

@@ -26,7 +26,7 @@ from app.turn.delivery import emitter
 from app.turn.gmi.base import Gmi, GmiTurnInput, takes_results_together
 from app.turn.orchestrator.execution import Emission, execute
 from app.turn.orchestrator.operation import Opening, Operation
-from app.turn.orchestrator.turn import inbound_record, tool_context
+from app.turn.orchestrator.turn import inbound_record, look_up, tool_context
 from app.turn.pauses import keeper, seating
 from app.turn.pauses.history import answered
 from app.turn.pauses.results import check_results, merged
@@ -102,6 +102,7 @@ async def go_on(
         after_round=operation.after_round,
         max_iterations=longest,
         sources=tuple(kept.sources),
+        look_up=look_up(operation, persona),
         usage_before=kept.usage,
         tool_concurrency=services.policy.tool_concurrency,
         hop=route.start,

@@ -1,9 +1,12 @@
 """A turn: preparation (T1 is in its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.domain.documents import FoundChunk
+from app.domain.errors import DatabaseError
 from app.domain.persona import Persona
 from app.domain.turn import OnBusy, PauseTerms, TurnInput
 from app.store import acceptance, messages
@@ -18,7 +21,8 @@ from app.turn.orchestrator.queue import accept_in_turn
 from app.turn.orchestrator.remembering import give_summary
 from app.turn.orchestrator.tracing import note_feedback, note_mind
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
-from app.turn.preparation.pipeline import prepare
+from app.turn.preparation.knowledge import passages_for
+from app.turn.preparation.pipeline import RETRY_SECONDS, prepare
 
 
 async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | None = None) -> AsyncIterator[Emission]:
@@ -135,9 +139,28 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         session=operation.session,
         prompt=prepared.prompt,
         sources=prepared.sources,
+        look_up=look_up(operation, persona),
         terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,
     )
+
+
+def look_up(operation: Operation, persona: Persona) -> Callable[[str], Awaitable[Sequence[FoundChunk]]] | None:
+    """Give what finds passages when a tool has failed; None for a persona that does not ask for it."""
+    wanted = persona.retrieval
+    if not wanted.enabled or not wanted.on_tool_failure:
+        return None
+
+    async def found(text: str) -> Sequence[FoundChunk]:
+        while True:
+            try:
+                return await passages_for(
+                    operation.services.library, wanted, operation.caller, operation.conversation, text
+                )
+            except DatabaseError:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    return found
 
 
 def terms(turn: TurnInput, persona: Persona) -> PauseTerms:

@@ -4,6 +4,7 @@ A persona that uses neither costs nothing. A memory that can't be asked is left 
 """
 
 from dataclasses import replace
+from uuid import UUID
 
 import structlog
 
@@ -11,13 +12,18 @@ from app.domain.documents import FoundChunk, Lookup
 from app.domain.errors import AppError
 from app.domain.memory import MemoryPlace, Recall
 from app.domain.messages import text_of
-from app.domain.persona import Persona
+from app.domain.persona import Persona, RetrievalUse
+from app.domain.turn import Caller
 from app.memory.formulas import MOODS
+from app.memory.library import Library
 from app.memory.recollection import line
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 
 MOST_CHARACTERS = 4000
-"""How much text of documents a turn is told at most."""
+"""How much text of documents a turn is told at a time."""
+
+INTENTS = "intents"
+"""The custom flag by which a host tells what it takes the user to want: a name, or a list of names."""
 
 MOST_REMEMBERED = 6400
 """How much of what was remembered: about 1600 tokens."""
@@ -27,9 +33,10 @@ async def gather(draft: TurnDraft, services: PhaseServices) -> None:
     """Fill the slots for what was remembered and retrieved, and name the sources."""
     persona, _, new = draft.chosen()
     text = text_of(new.message.content)
-    if persona.retrieval.is_due(text):
-        draft.sources = await _retrieved(draft, services, persona, text)
-        entries = tuple(map(_entry, draft.sources))
+    if persona.retrieval.is_due(text, _intents(draft) if persona.retrieval.on_intents else ()):
+        place = draft.turn.caller, draft.turn.conversation
+        draft.sources = await passages_for(services.library, persona.retrieval, *place, text)
+        entries = tuple(source.told for source in draft.sources)
         draft.slots = replace(draft.slots, retrieved=(*draft.slots.retrieved, *entries))
         draft.routing["retrieval"] = {"passages": len(entries)}
     allowed = draft.memory_policy is None or draft.memory_policy.enabled
@@ -40,13 +47,22 @@ async def gather(draft: TurnDraft, services: PhaseServices) -> None:
         draft.routing["memory"] = {"told": len(remembered)}
 
 
-async def _retrieved(draft: TurnDraft, services: PhaseServices, persona: Persona, text: str) -> tuple[FoundChunk, ...]:
-    wanted = persona.retrieval
-    found = await services.library.search(
+def _intents(draft: TurnDraft) -> frozenset[str]:
+    """Give what the host says that the user wants, and the events that were noticed of the input."""
+    told = draft.turn.options.custom_flags.get(INTENTS)
+    names = [told] if isinstance(told, str) else told if isinstance(told, list) else []
+    return draft.signals | {name for name in names if isinstance(name, str)}
+
+
+async def passages_for(
+    library: Library, wanted: RetrievalUse, caller: Caller, conversation: UUID, text: str
+) -> tuple[FoundChunk, ...]:
+    """Give the passages that fit a text best, as many of them as may be told at a time."""
+    found = await library.search(
         Lookup(
-            caller=draft.turn.caller,
+            caller=caller,
             query=text,
-            conversation=draft.turn.conversation,
+            conversation=conversation,
             collections=wanted.collections,
             top_k=wanted.top_k,
             strategy=wanted.strategy,
@@ -57,7 +73,7 @@ async def _retrieved(draft: TurnDraft, services: PhaseServices, persona: Persona
     told: list[FoundChunk] = []
     room = MOST_CHARACTERS
     for chunk in found:
-        room -= len(_entry(chunk))
+        room -= len(chunk.told)
         if room < 0 and told:
             break
         told.append(chunk)
@@ -76,9 +92,3 @@ async def _remembered(draft: TurnDraft, services: PhaseServices, persona: Person
         structlog.get_logger(__name__).warning("memory.not_recalled", code=error.code, turn_id=draft.turn_id)
         return ()
     return tuple(map(line, found.memories))
-
-
-def _entry(chunk: FoundChunk) -> str:
-    """Give a passage with the id that cites it."""
-    name = " — ".join(part for part in (chunk.title, chunk.heading) if part)
-    return f"[{chunk.chunk_id}] {name}\n{chunk.content}" if name else f"[{chunk.chunk_id}]\n{chunk.content}"
