@@ -112,7 +112,7 @@ class MemoryPolicy:
 class NewSummary:
     """A summary that a turn has made of its conversation, up to a position, and what may be remembered of it.
 
-    `memory` is what the summarizer has noted by category, such as `facts`.
+    `memory` is what the summarizer has noted by category, such as `facts`; `traits` are those of who remembers.
     """
 
     place: MemoryPlace
@@ -124,6 +124,7 @@ class NewSummary:
     memory: Mapping[str, Any] | None
     upto: int
     made_at: datetime | None
+    traits: Mapping[str, float] = field(default_factory=dict)
 
 
 def _known(categories: Sequence[Any]) -> tuple[str, ...]:

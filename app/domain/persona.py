@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeVar
 
 from app.domain.documents import MMR_LAMBDA, SearchStrategy
+from app.domain.memory import MemoryScope
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry
 
@@ -197,10 +198,14 @@ class RetrievalUse:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Whether a persona remembers, for whom (never for other users), and what of a turn; so many traces are told."""
+    """Whether a persona remembers, for whom (never for other users), and what of a turn; so many traces are told.
+
+    `also_recalls` are further scopes in which it looks, and writes nothing.
+    """
 
     enabled: bool = False
     scope: Literal["conversation", "user", "persona"] = "user"
+    also_recalls: tuple[MemoryScope, ...] = ()
     top_k: int = 5
     remembers_user: bool = True
     remembers_replies: bool = True

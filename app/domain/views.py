@@ -253,6 +253,7 @@ class MemoryView:
     persona_id: str
     strength: float
     stability_seconds: float
+    importance: float
     recalled: int
     created_at: str
     accessed_at: str

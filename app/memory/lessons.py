@@ -42,7 +42,7 @@ def has_used(content: str, reply: str) -> bool:
 
 
 def _note(summary: NewSummary, scope: MemoryScope, category: str | None, text: str) -> NewMemory:
-    return NewMemory(summary.place, scope, text, "semantic", "memory_summary", category)
+    return NewMemory(summary.place, scope, text, "semantic", "memory_summary", category, traits=summary.traits)
 
 
 def _texts(entries: Any) -> list[str]:

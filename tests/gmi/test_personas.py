@@ -45,6 +45,7 @@ FULL: dict[str, Any] = {
         "on_tool_failure": ["get_*"],
         "keeps_turns": "whole",
     },
+    "memory": {"also_recalls": ["organization"]},
 }
 
 
@@ -76,6 +77,7 @@ def test_a_persona_of_a_file_is_the_same_after_a_pause(tmp_path: Path) -> None:
     ("changes", "says"),
     [
         ({"sytem_prompt": "x"}, "sytem_prompt: Extra inputs"),
+        ({"memory": {"also_recalls": ["everyone"]}}, "memory.also_recalls.0: "),
         ({"retrieval": {"mmr_lambda": 2}}, "retrieval.mmr_lambda: "),
         ({"retrieval": {"on_tool_failure": [""]}}, "retrieval.on_tool_failure.0: "),
         ({"id": "system_admin"}, "id: .*reserved"),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.documents import NewDocument
 from app.domain.errors import NotFoundError
+from app.domain.memory import Memory, MemoryPlace, NewMemory, Recall, Recalled
 from app.domain.turn import Caller
 from app.providers.errors import failure
 from app.providers.scripted import call
@@ -132,6 +133,62 @@ async def test_what_was_said_is_told_in_another_conversation_after_a_restart_and
         assert "allergic" not in told(stage)
         await stage.play("Which peanuts can I eat?", caller=Caller("ada", "acme"), conversation="two")
         assert "allergic" not in told(stage)
+
+
+class Forgetful:
+    """A host's memory that is out of order."""
+
+    async def recall(self, wanted: Recall) -> Recalled:
+        raise RuntimeError(wanted.query)
+
+    async def remember(self, notes: Sequence[NewMemory]) -> tuple[Memory, ...]:
+        raise RuntimeError(notes)
+
+
+@requirement("R262", "R315")
+async def test_a_memory_that_fails_fails_no_turn_and_stands_in_the_trace_without_what_was_said(
+    shared_database: str, tmp_path: Path
+) -> None:
+    async with knowing(shared_database, tmp_path, MEMORY, memory=Forgetful()) as stage:
+        stage.provider.add("Fine.")
+        assert one(await stage.play("I am allergic to peanuts."), "final_response")["final_response_text"] == "Fine."
+        await stage.runtime._services.background.settled()
+    noted = await rows(shared_database, "SELECT type, message, details::text FROM reasoning_traces ORDER BY position")
+    told_of = {row[0]: row[2] for row in noted if row[0] in {"warning", "error"}}
+    assert set(told_of) == {"warning", "error"}
+    assert "MEMORY_NOT_KEPT" in told_of["error"]
+    assert "peanuts" not in str([row[1:] for row in noted if row[0] in {"warning", "error"}])
+
+
+async def test_a_persona_also_looks_in_the_scopes_that_its_file_names(shared_database: str, tmp_path: Path) -> None:
+    place = MemoryPlace(Caller("bob"), "b", "clerk")
+    for also, knows in (([], False), (["organization"], True)):
+        persona = {"memory": {"scope": "persona", "also_recalls": also}}
+        async with knowing(shared_database, tmp_path, persona) as stage:
+            stage.provider.add("Fine.", "At nine.")
+            await stage.play("Hi.", conversation="b", caller=Caller("bob"))
+            await stage.runtime._services.memories.remember(
+                [NewMemory(place, "organization", "The shop opens at nine.")]
+            )
+            await stage.play("When does the shop open?", conversation=f"c{knows}")
+            assert ("opens at nine" in told(stage)) is knows
+
+
+async def test_what_a_reply_uses_of_a_persona_s_memory_lasts_longer_than_what_it_does_not(
+    shared_database: str, tmp_path: Path
+) -> None:
+    async with knowing(shared_database, tmp_path, {"memory": {"remembers_replies": False}}) as stage:
+        stage.provider.add("Fine.", "Fine.", "Your bicycle is green.")
+        await stage.play("My bicycle is green.")
+        await stage.play("My scooter squeaks.", conversation="two")
+        await remembered(stage, 2)
+        await stage.play("Which bicycle and which scooter are mine?", conversation="three")
+        assert told(stage).count("- The user said:") == 2
+        await stage.runtime._services.background.settled()
+        found = await rows(stage.database, "SELECT content, recalled, stability FROM memory_traces ORDER BY content")
+        used, unused = found[0], found[1]
+        assert (used["content"], used["recalled"], unused["recalled"]) == ("My bicycle is green.", 2, 1)
+        assert used["stability"] > unused["stability"] * 3
 
 
 async def test_a_persona_without_memory_neither_remembers_nor_is_told(shared_database: str, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Bodies of memories: what is remembered of a user."""
 
+from pydantic import Field
+
 from app.api.schemas.base import Output
 from app.domain.memory import MemoryScope, MemoryType
 
@@ -17,6 +19,7 @@ class MemoryOut(Output):
     persona_id: str
     strength: float
     stability_seconds: float
+    importance: float = Field(description="From 0 to 1; from 0.9 on it is never forgotten for having faded.")
     recalled: int
     created_at: str
     accessed_at: str

@@ -58,6 +58,7 @@ def _view(record: TraceRecord) -> MemoryView:
         persona_id=record.persona_id,
         strength=record.strength,
         stability_seconds=record.stability,
+        importance=record.importance,
         recalled=record.recalled,
         created_at=iso(record.created_at),
         accessed_at=iso(record.accessed_at),

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from app.domain.documents import MMR_LAMBDA, SearchStrategy
 from app.domain.errors import ConfigurationError
+from app.domain.memory import MemoryScope
 from app.domain.persona import ElementType, Persona
 from app.domain.session import MOODS
 from app.domain.tools import FailureMode
@@ -191,6 +192,7 @@ class MemoryInFile(InFile):
 
     enabled: bool = True
     scope: Literal["conversation", "user", "persona"] = "user"
+    also_recalls: list[MemoryScope] = []
     top_k: int = Field(default=5, ge=1, le=50)
     remembers_user: bool = True
     remembers_replies: bool = True

@@ -81,7 +81,7 @@ class Operation:
         self.on_wait: Callable[[], None] = _nothing
         self.persona: Persona | None = None
         self.said, self.sentiment = "", 0.0
-        self.recalled: Recalled | None = None
+        self.recalled: tuple[Recalled, ...] = ()
         self.language: Language | None = None
         self.trace: Mapping[str, str] | None = None
         self.degraded = False

@@ -7,17 +7,24 @@ discards it.
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import structlog
 
 from app.domain.memory import MemoryPlace, NewMemory
 from app.domain.memory_policy import NewSummary
 from app.domain.messages import text_of
+from app.domain.session import TraceEntry
+from app.domain.traits import told_traits
 from app.domain.turn import StreamStatus
 from app.memory.formulas import MOODS
 from app.memory.longterm import LearnsFromReplies, TakesSummaries
 from app.turn.orchestrator.effects import Outcome
 from app.turn.orchestrator.operation import Operation
+from app.turn.orchestrator.tracing import note_late
+
+NOT_KEPT: Final = "What the turn left to keep could not be kept."
+CODES: Final = {"turn_document": "RAG_INGESTION_FAILED"}
 
 
 def remember_behind(operation: Operation, outcome: Outcome) -> None:
@@ -29,15 +36,16 @@ def remember_behind(operation: Operation, outcome: Outcome) -> None:
 
 def learn_behind(operation: Operation, outcome: Outcome) -> None:
     """Begin to tell long-term memory which reply came of what it gave; without a reply with text, nothing."""
-    memory: object = operation.services.aids.memory
-    recalled, persona = operation.recalled, operation.persona
-    if recalled is None or persona is None or not isinstance(memory, LearnsFromReplies):
+    memory: object = operation.services.memories
+    persona = operation.persona
+    if not operation.recalled or persona is None or not isinstance(memory, LearnsFromReplies):
         return
     reply = "\n".join(_replies(outcome)) if outcome.status is StreamStatus.COMPLETED else ""
     if not reply.strip():
         return
     place = MemoryPlace(operation.caller, operation.conversation_id, persona.id)
-    behind(operation, partial(memory.learn, place, recalled.feedback, reply), "memory_feedback")
+    for recalled in operation.recalled:
+        behind(operation, partial(memory.learn, place, recalled.feedback, reply), "memory_feedback")
 
 
 def give_summary(operation: Operation, summary: NewSummary) -> None:
@@ -57,9 +65,10 @@ async def _try(operation: Operation, work: Callable[[], Awaitable[object]], name
     try:
         await _billed(operation, work)
     except Exception as error:  # noqa: BLE001 - the turn has ended well, and is told so
-        structlog.get_logger(__name__).warning(
-            "memory.not_kept", stream_id=operation.stream_id, what=name, error=type(error).__name__
-        )
+        what = type(error).__name__
+        structlog.get_logger(__name__).warning("memory.not_kept", stream_id=operation.stream_id, what=name, error=what)
+        about = {"code": CODES.get(name, "MEMORY_NOT_KEPT"), "what": name, "error": what}
+        await note_late(operation, TraceEntry(operation.services.clock.now(), "error", NOT_KEPT, None, about))
 
 
 async def _billed(operation: Operation, work: Callable[[], Awaitable[object]]) -> None:
@@ -95,7 +104,7 @@ def notes_of(operation: Operation, outcome: Outcome) -> list[NewMemory]:
         valence=valence,
         arousal=arousal,
         sentiment=operation.sentiment,
-        traits={**persona.personality_traits, **operation.session.state.traits},
+        traits=told_traits(persona, operation.session.state.traits),
     )
     notes = [told] if operation.said and persona.memory.remembers_user else []
     if outcome.status is StreamStatus.COMPLETED and persona.memory.remembers_replies:

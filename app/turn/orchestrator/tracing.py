@@ -8,7 +8,7 @@ from app.domain.messages import CONTEXT_CHARACTERS, Message, text_of
 from app.domain.session import SessionKey, TraceEntry, TraceType
 from app.domain.tools import ToolResult
 from app.domain.turn import OperationKind
-from app.store import sessions
+from app.store import claims, sessions
 from app.store.claims import Seized
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
@@ -87,6 +87,21 @@ def kept(operation: Operation) -> Kept | None:
         most,
         operation.session.changes,
     )
+
+
+async def note_late(operation: Operation, entry: TraceEntry) -> None:
+    """Put an entry into the session's trace when the outcome is stored already, unless its conversation is gone."""
+    services, persona = operation.services, operation.persona
+    if persona is None or not services.policy.persistence:
+        return
+    origin = TraceOrigin(
+        operation.conversation, operation.conversation_id, operation.stream_id, operation.turn_id, persona.id
+    )
+    most = persona.reasoning_trace.max_entries or services.policy.trace_entries
+    async with services.database.transaction() as connection:
+        if await claims.lock(connection, operation.conversation) is not None:
+            key = SessionKey.of(operation.caller, operation.session_id)
+            await sessions.keep(connection, key, origin, [entry], most=most)
 
 
 async def keep_seized(

@@ -117,6 +117,8 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         note_mind(operation, prepared.mind)
     operation.said, operation.sentiment, operation.persona = prepared.said, prepared.sentiment, persona
     operation.recalled = prepared.recalled
+    for warning in prepared.warnings:
+        operation.session.trace.note("warning", warning)
     if prepared.new_summary is not None:
         give_summary(operation, prepared.new_summary)
     default = operation.services.policy.max_tool_iterations

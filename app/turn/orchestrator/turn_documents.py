@@ -10,14 +10,12 @@ from typing import Final
 
 from app.domain.documents import NewDocument
 from app.domain.messages import Message, text_of
-from app.domain.session import SessionKey, TraceEntry
 from app.domain.turn import StreamStatus
 from app.providers.attempts import AttemptRecord
 from app.providers.base import ModelRequest, TextPiece
 from app.providers.billing import billed
 from app.providers.gateway import Route
-from app.store import claims, messages, sessions
-from app.store.sessions import TraceOrigin
+from app.store import messages
 from app.turn.gmi.base import GmiTurnInput
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.remembering import behind
@@ -39,14 +37,6 @@ def keep_turn_behind(operation: Operation, turn: GmiTurnInput, status: StreamSta
 
 
 async def _keep(operation: Operation, turn: GmiTurnInput) -> None:
-    try:
-        await _ingest(operation, turn)
-    except Exception as error:
-        await _trace(operation, turn, error)
-        raise
-
-
-async def _ingest(operation: Operation, turn: GmiTurnInput) -> None:
     services, wanted = operation.services, turn.persona.retrieval
     said = await services.database.read(
         lambda connection: messages.of_turn(connection, operation.conversation, operation.turn_id)
@@ -96,19 +86,3 @@ async def _summary(operation: Operation, turn: GmiTurnInput, text: str) -> str:
         route = Route(model, api_keys=turn.provider_api_keys)
         async with aclosing(services.gateway.stream(route, request, heard)) as events:
             return "".join([event.text async for event in events if isinstance(event, TextPiece)])
-
-
-async def _trace(operation: Operation, turn: GmiTurnInput, error: Exception) -> None:
-    """Note the failure in the session's trace; a conversation that is gone has none."""
-    services = operation.services
-    about = {"code": "RAG_INGESTION_FAILED", "error": type(error).__name__}
-    entry = TraceEntry(services.clock.now(), "error", "The turn could not be kept as a document.", None, about)
-    origin = TraceOrigin(
-        operation.conversation, operation.conversation_id, operation.stream_id, operation.turn_id, turn.persona.id
-    )
-    async with services.database.transaction() as connection:
-        if await claims.lock(connection, operation.conversation) is None:
-            return
-        key = SessionKey.of(operation.caller, operation.session_id)
-        most = turn.persona.reasoning_trace.max_entries or services.policy.trace_entries
-        await sessions.keep(connection, key, origin, [entry], most=most)

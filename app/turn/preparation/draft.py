@@ -79,7 +79,7 @@ class TurnDraft:
     `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them. `kept` is what the
     conversation keeps of earlier turns' preparation, and `keeps` what it is to keep of this one.
     `mind` is what the turn changes in that part of its session, and `signals` are the events that were noticed.
-    `sources` are the passages among the slots.
+    `sources` are the passages among the slots, `warnings` what the session's trace is to tell of what failed.
     """
 
     turn: TurnInput
@@ -96,7 +96,8 @@ class TurnDraft:
     memory_policy: MemoryPolicy | None = None
     compacted: bool = False
     new_summary: NewSummary | None = None
-    recalled: Recalled | None = None
+    recalled: tuple[Recalled, ...] = ()
+    warnings: tuple[str, ...] = ()
     kept: Mapping[str, Any] | None = None
     keeps: dict[str, Any] = field(default_factory=dict)
     fence: int = 0
@@ -175,5 +176,6 @@ class PreparedTurn:
     sources: tuple[Mapping[str, Any], ...] = ()
     said: str = ""
     sentiment: float = 0.0
-    recalled: Recalled | None = None
+    recalled: tuple[Recalled, ...] = ()
+    warnings: tuple[str, ...] = ()
     new_summary: NewSummary | None = None

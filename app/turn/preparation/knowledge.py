@@ -9,8 +9,7 @@ from uuid import UUID
 import structlog
 
 from app.domain.documents import FoundChunk, Lookup
-from app.domain.errors import AppError
-from app.domain.memory import MemoryPlace, Recall
+from app.domain.memory import MemoryPlace, MemoryScope, Recall
 from app.domain.messages import text_of
 from app.domain.persona import Persona, RetrievalUse
 from app.domain.turn import Caller
@@ -81,14 +80,17 @@ async def passages_for(
 
 
 async def _remembered(draft: TurnDraft, services: PhaseServices, persona: Persona, text: str) -> tuple[str, ...]:
+    scopes: tuple[MemoryScope, ...] = (persona.memory.scope, *persona.memory.also_recalls)
     place = MemoryPlace(draft.turn.caller, draft.turn.conversation_id, persona.id)
     mood, _ = MOODS.get(draft.session.mood, (0.0, 0.0))
-    wanted = Recall(
-        place, text, (persona.memory.scope,), top_k=persona.memory.top_k, max_characters=MOST_REMEMBERED, mood=mood
-    )
+    wanted = Recall(place, text, scopes, top_k=persona.memory.top_k, max_characters=MOST_REMEMBERED, mood=mood)
     try:
         found = await services.memories.recall(wanted)
-    except AppError as error:
-        structlog.get_logger(__name__).warning("memory.not_recalled", code=error.code, turn_id=draft.turn_id)
+    except Exception as error:  # noqa: BLE001 - a turn without its memories is better than none
+        name = type(error).__name__
+        structlog.get_logger(__name__).warning("memory.not_recalled", error=name, turn_id=draft.turn_id)
+        draft.warnings = (*draft.warnings, f"What is remembered could not be recalled: {name}.")
         return ()
+    if found.feedback is not None:
+        draft.recalled = (*draft.recalled, found)
     return tuple(map(line, found.memories))

@@ -126,7 +126,7 @@ def finished(draft: TurnDraft) -> PreparedTurn:
     if draft.memory_policy is not None and not draft.memory_policy.enabled:
         persona = replace(persona, memory=MemoryUse())
     told = draft.prompt.kept("retrieved") if draft.prompt is not None else 0
-    recalled = draft.recalled if draft.prompt is not None and draft.prompt.kept("memory") else None
+    recalled = draft.recalled if draft.prompt is not None and draft.prompt.kept("memory") else ()
     return PreparedTurn(
         persona=persona,
         gmi=gmi,
@@ -146,5 +146,6 @@ def finished(draft: TurnDraft) -> PreparedTurn:
         said=text_of(new.message.content),
         sentiment=draft.routing.get("sentiment", {}).get("score", 0.0),
         recalled=recalled,
+        warnings=draft.warnings,
         new_summary=draft.new_summary,
     )

@@ -14,6 +14,7 @@ from app.conversation.summarizer import Summarizer, Task, Tried
 from app.domain.memory import MemoryPlace
 from app.domain.memory_policy import NewSummary
 from app.domain.policy import Compaction, HistoryPolicy
+from app.domain.traits import told_traits
 from app.store.summaries import SummaryRecord
 from app.turn.preparation.draft import PhaseServices, TurnDraft
 from app.turn.preparation.reading import entries, start_of
@@ -119,6 +120,7 @@ def _new_summary(draft: TurnDraft, record: SummaryRecord | None, profile: str | 
         memory=record.memory,
         upto=max((last for _, last in record.covers), default=0),
         made_at=record.made_at,
+        traits=told_traits(draft.chosen()[0], draft.session.traits),
     )
 
 

@@ -47,9 +47,10 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
         found = await memory.recall(wanted)
     except Exception as error:  # noqa: BLE001 - a turn without its memories is better than none
         report |= {"review_reason": "retrieval_error", "error": type(error).__name__}
+        draft.warnings = (*draft.warnings, f"Long-term memory could not be asked: {type(error).__name__}.")
         return
     text = found.text.strip()[: own.max_characters]
     if text:
         draft.slots = replace(draft.slots, memory=(text,))
-        draft.recalled = found if found.feedback is not None else None
+        draft.recalled = (found,) if found.feedback is not None else ()
         report |= {"did_retrieve": True, "context_chars": len(text), "diagnostics": dict(found.diagnostics)}
