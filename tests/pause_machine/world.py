@@ -188,7 +188,8 @@ def pieces(plan: Plan) -> list[Piece]:
         case "ask" | "ask two":
             return [call("get_weather", {"city": "Berlin"}, id=name) for name in plan.calls]
         case "fail":
-            return [ProviderError("the provider failed", reason="server", provider="scripted")]
+            # Not a failure that opens a circuit: how many come in a row is for the histories to say.
+            return [ProviderError("the provider failed", reason="invalid_request", provider="scripted")]
         case "forbidden":
             return [f"This is {FORBIDDEN}."]
         case "forbidden ask":
