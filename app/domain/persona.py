@@ -124,10 +124,14 @@ class MetaPrompt:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """What a session with the persona begins with, until something else is known: of the user, and of the task."""
+    """What a session with the persona begins with, until something else is known: of the user, and of the task.
+
+    `imprints` are notes as metaprompts make them: told as data, and gone over by one that is made under the same key.
+    """
 
     user_context: Mapping[str, Any] = field(default_factory=dict)
     task_context: Mapping[str, Any] = field(default_factory=dict)
+    imprints: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

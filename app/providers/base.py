@@ -21,7 +21,7 @@ class ModelRequest:
     None means: not sent, the provider's default holds. `tool_choice` is sent only with tools. Requests that begin alike
     share a `cache_key`, by which a provider finds what it has read already. `extra_body` and
     `extra_headers` go out as they are, beside what the request says itself. With `format_is_optional`, a server that
-    does not know `response_format` is asked without it. `api_key` replaces the
+    does not know `response_format` is asked for a call with its schema instead, else without it. `api_key` replaces the
     configured key for this request and appears in no log, error or `repr`. `deadline` is the event loop's time by which
     the answer must be whole.
     """
@@ -98,7 +98,8 @@ class Finish:
     """The model is done. Calls present means `tool_calls`, whatever the provider says; `raw` is its own word.
 
     The rest is what the provider tells of its answer, where it does: the model that it names, the id under which it
-    knows the answer, the tier that served it, and what it says of its prompt cache.
+    knows the answer, the tier that served it, and what it says of its prompt cache. `form` says how the model was held
+    to the request's schema, where that was another way than the provider's own.
     """
 
     reason: FinishReason
@@ -107,6 +108,7 @@ class Finish:
     message_id: str | None = None
     service_tier: str | None = None
     cache_diagnostics: Mapping[str, Any] | None = None
+    form: Literal["forced_tool", "prompt_only"] | None = None
 
 
 ProviderEvent = TextPiece | ReasoningPiece | CallStarted | CallPiece | CallsReady | UsageReport | Finish

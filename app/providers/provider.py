@@ -13,6 +13,7 @@ from app.providers.calls import HttpCall
 from app.providers.dialect import Decoder, Dialect
 from app.providers.embeddings import EmbeddingClient
 from app.providers.errors import secrets_of
+from app.providers.forced import Reply
 from app.providers.http import ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.reasoning import only_own
@@ -51,12 +52,14 @@ class HttpProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """See `Provider.stream`.
 
-        A server that refuses an optional field is asked once more without it, and that model never with it again.
+        A server that refuses an optional field is asked once more without it, and that model never with it again. The
+        form of the answer is the request's own: what comes in its place is tried anew with each request.
         """
         key = request.api_key or self._api_key
         secrets = secrets_of(key, self._api_key, *self._headers.values(), *request.extra_headers.values())
         own = only_own(request.messages, self.name, request.model)
-        body = self._dialect.body(replace(request, messages=own))
+        asked = replace(request, messages=own)
+        body, reply = self._dialect.body(asked), Reply()
         while True:
             for path in self._refused.get(request.model, ()):
                 body = without(body, path)
@@ -72,17 +75,21 @@ class HttpProvider:
             try:
                 async with aclosing(self._events(call, decoder)) as events:
                     async for event in events:
-                        yield event
+                        if reply.form is None:
+                            yield event
+                        else:
+                            for told in reply.told(event):
+                                yield told
             except ProviderError as error:
                 refused = self._refused_of(error, body, request)
-                if not refused:
-                    raise
-                if refused == self._dialect.format_fields:  # what the form is, is the request's own
-                    for path in refused:
-                        body = without(body, path)
-                else:
+                if refused and refused != self._dialect.format_fields:
                     self._refused.setdefault(request.model, set()).update(refused)
                     self._log.info("provider_refused_fields", provider=self.name, model=request.model, fields=refused)
+                elif refused or (reply.form == "forced_tool" and error.status in _REFUSALS):
+                    reply = reply.next(asked)
+                    body = self._dialect.body(reply.asked(asked))
+                else:
+                    raise
             else:
                 return
 

@@ -5,6 +5,7 @@ import pytest
 from app.api.schemas.turns import TurnBody
 from app.domain.feedback import Feedback, Polarity
 from tests.stage import ADA, CHAT, running_stage
+from tests.turn.playing import Playing, end
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,12 @@ async def test_feedback_is_in_the_trace_and_a_bad_word_is_a_warning(shared_datab
             ),
             ("user_feedback", "The user's feedback is positive.", {"score": None, "turn_id": None, "comment": ""}),
         ]
+
+
+async def test_a_gmi_of_the_hosts_own_is_told_what_its_user_thinks(shared_database: str) -> None:
+    gmi = Playing([end()], [end()])
+    given = Feedback(score=1, comment="wrong", turn_id="turn_1")
+    async with running_stage(shared_database, gmis=gmi) as stage:
+        await stage.play("Hi")
+        await stage.play("No", user_feedback=given)
+    assert [turn.feedback for turn in gmi.asked] == [None, given]

@@ -279,3 +279,21 @@ async def test_work_behind_an_end_is_done_in_order_and_cut_short_at_the_end_of_t
 
     assert sorted(done) == ["a", "b", "x"]
     assert background._last == {}
+
+
+async def test_notes_that_a_persona_begins_with_are_told_until_one_of_that_key_is_made(
+    tmp_path: Path, shared_database: str
+) -> None:
+    mind = Mind()
+    mind.answer = {"new_memory_imprints": [{"key": "likes", "value": "Klimt"}]}
+    start = {"imprints": {"likes": "nothing yet", "school": {"city": "Graz"}}}
+    async with thinking(shared_database, tmp_path, mind, EVERY_TWO, session_start=start) as stage:
+        await stage.play("One")
+        first = str(stage.provider.requests[-1].messages[-1].content)
+        assert '<memory>\nlikes: "nothing yet"\nschool: {"city":"Graz"}\n</memory>\n\nOne' in first
+        await stage.play("Two")
+        state = await settled(stage)
+        assert state.mind["imprints"] == {"likes": "Klimt"}
+        await stage.play("Three")
+        told = str(stage.provider.requests[-1].messages[-1].content)
+        assert '<memory>\nlikes: "Klimt"\nschool: {"city":"Graz"}\n</memory>\n\nThree' in told

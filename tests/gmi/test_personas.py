@@ -30,7 +30,11 @@ FULL: dict[str, Any] = {
     "contextual_elements": [
         {"id": "new", "type": "few_shot_example", "content": "Q: a", "criteria": {"user_skill_level": "beginner"}}
     ],
-    "session_start": {"user_context": {"skill_level": "beginner"}, "task_context": {"domain": "maths"}},
+    "session_start": {
+        "user_context": {"skill_level": "beginner"},
+        "task_context": {"domain": "maths"},
+        "imprints": {"school": {"city": "Graz"}},
+    },
     "tools": ["current_time"],
     "options": {"temperature": 0.5},
     "input_modalities": ["text"],
@@ -79,6 +83,9 @@ def test_a_persona_of_a_file_is_the_same_after_a_pause(tmp_path: Path) -> None:
         ({"sytem_prompt": "x"}, "sytem_prompt: Extra inputs"),
         ({"memory": {"also_recalls": ["everyone"]}}, "memory.also_recalls.0: "),
         ({"retrieval": {"mmr_lambda": 2}}, "retrieval.mmr_lambda: "),
+        ({"session_start": {"imprints": {"a b": 1}}}, "session_start.imprints: .*a b: a note has a name"),
+        ({"session_start": {"imprints": {"a": None}}}, "session_start.imprints: .*a: a note has a name"),
+        ({"session_start": {"imprints": {"a": "x" * 2000}}}, "session_start.imprints: .*a: a note has a name"),
         ({"retrieval": {"on_tool_failure": [""]}}, "retrieval.on_tool_failure.0: "),
         ({"id": "system_admin"}, "id: .*reserved"),
         ({"version": "one"}, "version: "),

@@ -59,6 +59,7 @@ async def test_a_first_reply_that_is_bad_is_asked_again_and_nothing_of_it_is_tol
     assert [chunk.structured_output for chunk in chunks if isinstance(chunk, StepFinished)] == [None, VALUE]
     assert output.structured == {
         "value": VALUE, "name": "reply", "valid": True, "attempts": 2, "enforcement": "provider_schema",
+        "stage": "model",
     }  # fmt: skip
     assert (output.response_text, output.usage) == (GOOD, Usage(14, 3))
     assert [message.content for message in output.history if message.role == "assistant"] == [GOOD]

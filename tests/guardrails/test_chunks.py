@@ -233,6 +233,6 @@ async def test_a_reply_that_is_data_is_read_again_when_a_guard_has_changed_it(
         stage.provider.add(f'{{"to": "{mail}"}}')
         chunks = await stage.play("Hello", options=TurnOptions(structured_reply={"schema": schema}))
         told = chunks[-1]["structured"]
-        assert (told["value"], told["valid"]) == ({"to": new}, valid)
+        assert (told["value"], told["valid"], told["stage"]) == ({"to": new}, valid, "post_guardrail")
         assert mail not in await replay(stage, chunks[-1]["stream_id"])
         assert mail not in await tables(shared_database)

@@ -10,7 +10,8 @@ import respx
 
 from app.domain.errors import ProviderError
 from app.domain.messages import Message
-from app.providers.base import ModelRequest
+from app.domain.tools import ToolSpec
+from app.providers.base import Finish, ModelRequest, TextPiece
 from app.providers.calls import HttpPolicy
 from app.providers.compat import ChatCompat
 from app.providers.dialect import Dialect
@@ -22,7 +23,7 @@ from app.providers.http import ModelHttp
 from app.providers.provider import HttpProvider
 from app.providers.refusals import refused_fields, without
 from tests.providers import anthropic_wire, gemini_wire
-from tests.providers.reading import chunk, collect, stream, text_of
+from tests.providers.reading import chunk, collect, stream, text_of, tool_delta
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = ChatDialect(ChatCompat()), ResponsesDialect(), AnthropicDialect(), GeminiDialect()
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
@@ -86,18 +87,21 @@ def test_a_field_is_taken_out_at_any_depth_and_nothing_that_was_given_changes() 
 
 
 class Server:
-    """A server that refuses once, and the bodies that it was sent."""
+    """A server that refuses once, or twice, and the bodies that it was sent."""
 
-    def __init__(self, router: respx.MockRouter, dialect: Dialect, refusal: Any, answer: bytes) -> None:
+    def __init__(
+        self, router: respx.MockRouter, dialect: Dialect, refusal: Any, answer: bytes, then: Any = None
+    ) -> None:
+        refusals = [refusal] if then is None else [refusal, then]
         events = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=answer)
         self._route = router.post(url__startswith=URL).mock(
-            side_effect=[httpx.Response(400, json=refusal), *[events] * 3]
+            side_effect=[*(httpx.Response(400, json=each) for each in refusals), *[events] * 3]
         )
         self._http = ModelHttp(HttpPolicy(transport="httpx"))
-        self._provider = HttpProvider("house", URL, "k", self._http, dialect=dialect)
+        self.provider = HttpProvider("house", URL, "k", self._http, dialect=dialect)
 
     async def ask(self, request: ModelRequest) -> str:
-        return text_of(await collect(self._provider.stream(request)))
+        return text_of(await collect(self.provider.stream(request)))
 
     @property
     def bodies(self) -> list[Any]:
@@ -165,6 +169,83 @@ async def test_the_form_of_an_answer_is_left_out_only_where_the_request_can_do_w
         with pytest.raises(ProviderError, match="response_format is not supported"):
             await server.ask(request)
     await server.aclose()
+
+
+VALUE = {"type": "json_schema", "json_schema": {"name": "n", "description": "A city.", "schema": {"type": "object"}}}
+NO_FORM = {"error": {"message": "response_format is not supported"}}
+
+
+async def answered(server: Server, request: ModelRequest) -> tuple[str, Finish]:
+    """Ask, and give the text and how the answer ended; whoever reads it sees no call."""
+    events = await collect(server.provider.stream(request))
+    assert {type(event) for event in events} <= {TextPiece, Finish}
+    assert isinstance(events[-1], Finish)
+    return text_of(events), events[-1]
+
+
+async def test_a_server_without_schemas_is_asked_for_a_call_whose_arguments_are_the_reply(
+    respx_mock: respx.MockRouter,
+) -> None:
+    answer = stream(
+        chunk({"content": "Gladly."}),
+        tool_delta(index=0, id="a", name="give_reply", arguments='{"city": "Kö'),
+        tool_delta(index=0, arguments='ln"}'),
+        tool_delta(index=1, id="b", name="give_reply", arguments="{}"),
+        chunk({}, "tool_calls"),
+    )
+    server = Server(respx_mock, CHAT, NO_FORM, answer)
+
+    text, finish = await answered(server, replace(PLAIN, response_format=VALUE, format_is_optional=True))
+    await server.aclose()
+
+    assert (text, finish.reason, finish.form) == ('{"city": "Köln"}', "stop", "forced_tool")
+    body = server.bodies[1]
+    assert ("response_format" in body, body["tool_choice"]) == (False, "required")
+    assert body["tools"][0]["function"] == {
+        "name": "give_reply",
+        "description": "A city.",
+        "parameters": {"type": "object"},
+    }
+
+
+async def test_what_a_model_says_is_its_reply_where_it_makes_no_call_all_the_same(respx_mock: respx.MockRouter) -> None:
+    server = Server(respx_mock, CHAT, NO_FORM, CHAT_ANSWER)
+
+    text, finish = await answered(server, replace(PLAIN, response_format=VALUE, format_is_optional=True))
+    await server.aclose()
+
+    assert (text, finish.reason, finish.form) == ("a", "stop", "forced_tool")
+
+
+async def test_a_server_without_tools_either_is_asked_in_words(respx_mock: respx.MockRouter) -> None:
+    no_tools = {"error": {"message": "m does not support tools"}}
+    server = Server(respx_mock, CHAT, NO_FORM, CHAT_ANSWER, then=no_tools)
+
+    text, finish = await answered(server, replace(PLAIN, response_format=VALUE, format_is_optional=True))
+    await server.aclose()
+
+    assert (text, finish.form) == ("a", "prompt_only")
+    assert [sorted({"response_format", "tools"} & body.keys()) for body in server.bodies] == [
+        ["response_format"], ["tools"], [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "tools"),
+    [({"type": "array"}, ()), ({}, ()), ({"type": "object"}, (ToolSpec("f", "does"),))],
+    ids=["a list", "anything", "tools of its own"],
+)
+async def test_a_value_that_can_not_be_arguments_and_a_model_with_tools_are_asked_in_words(
+    respx_mock: respx.MockRouter, schema: dict[str, Any], tools: tuple[ToolSpec, ...]
+) -> None:
+    server = Server(respx_mock, CHAT, NO_FORM, CHAT_ANSWER)
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    request = replace(PLAIN, response_format=wanted, format_is_optional=True, tools=tools)
+
+    text, finish = await answered(server, request)
+    await server.aclose()
+
+    assert (text, finish.form, len(server.bodies[1].get("tools", ()))) == ("a", "prompt_only", len(tools))
 
 
 async def test_a_value_out_of_bounds_is_told_and_not_asked_again(respx_mock: respx.MockRouter) -> None:

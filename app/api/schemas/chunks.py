@@ -102,7 +102,10 @@ class StructuredOut(BaseModel):
     name: str
     valid: bool
     attempts: int
-    enforcement: Literal["provider_schema"]
+    enforcement: Literal["provider_schema", "forced_tool", "prompt_only"] = Field(
+        description="How the model was held to the schema: by its provider, by a call that it had to make, or by words."
+    )
+    stage: Literal["model", "post_guardrail"] = Field(description="Whose text it is: the model's, or a guardrail's.")
     issues: list[str] = Field(default=[], description="What is wrong with it.")
 
 

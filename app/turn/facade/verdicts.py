@@ -101,8 +101,10 @@ def rewritten(
 
 def _read_again(structured: Mapping[str, Any], text: str, schema: StructuredReply | None) -> dict[str, Any]:
     if schema is None:
-        return {**structured, "value": None, "valid": False, "issues": ["A guardrail has changed the reply."]}
-    return schema.told(schema.judge(text), structured.get("attempts", 1))
+        faults = ["A guardrail has changed the reply."]
+        return {**structured, "value": None, "valid": False, "issues": faults, "stage": "post_guardrail"}
+    how = structured.get("enforcement", "provider_schema")
+    return schema.told(schema.judge(text), structured.get("attempts", 1), how, "post_guardrail")
 
 
 def rewritten_pause(outcome: Outcome, pause: NewPause, text: str | None, entry: Entry) -> Outcome:

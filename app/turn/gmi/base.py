@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from app.conversation.budget import Room
 from app.domain.chunks import GmiChunk, GmiOutput
 from app.domain.documents import FoundChunk
+from app.domain.feedback import Feedback
 from app.domain.messages import Message, ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult, ToolSpec
@@ -35,6 +36,7 @@ class GmiTurnInput:
     `hop` is the model that served the turn before its pause; no earlier one of the route is asked. `on_call` is told of
     each attempt at a model request. A request that does not fit into `room` is not sent. `session` is what the turn's
     session keeps; what the GMI changes and notes there is stored with the outcome. `prompt` is the prompt's report.
+    `feedback` is what the user says of an earlier answer; it is in the trace already.
     `look_up` finds passages for a text; it is there where the persona has documents looked in when a tool fails.
     """
 
@@ -59,6 +61,7 @@ class GmiTurnInput:
     room: Room | None = None
     session: Session = field(default_factory=Session)
     prompt: Mapping[str, Any] = field(default_factory=dict)
+    feedback: Feedback | None = None
     look_up: Callable[[str], Awaitable[Sequence[FoundChunk]]] | None = None
     provider_api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -139,7 +139,7 @@ class RuntimeGmi:
             return True
         if judged.issues and wanted.on_exhausted == "error":
             raise wanted.exhausted(judged, progress.replies)
-        progress.judged = wanted.told(judged, progress.replies)
+        progress.judged = wanted.told(judged, progress.replies, step.enforcement)
         return False
 
     def _step(self, turn: GmiTurnInput, progress: _Progress, index: int, *, last: bool) -> Step:

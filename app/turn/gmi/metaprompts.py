@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from app.domain.jsontext import dumps, dumps_text, loads
 from app.domain.messages import Message
@@ -74,7 +74,7 @@ def request_of(one: MetaPrompt, persona: Persona, state: SessionState, evidence:
         "user_skill_level": str(state.user_context.get("skill_level") or ""),
         "task_complexity": str(state.task_context.get("complexity") or ""),
         "traits": dumps_text(traits),
-        "imprints": dumps_text(state.mind.get("imprints") or {}),
+        "imprints": dumps_text({**persona.session_start.imprints, **(state.mind.get("imprints") or {})}),
         "conversation": "\n".join(evidence.messages),
         "trace": "\n".join(evidence.trace),
     }
@@ -130,10 +130,16 @@ def _traits(given: Any, persona: Persona) -> dict[str, float]:
     return {name: value for name, value in allowed.items() if value is not None}
 
 
+def is_imprint(key: Any, value: Any) -> TypeGuard[str]:
+    """Tell whether this can be kept as a note: a short name, and a value that is not too large."""
+    named = isinstance(key, str) and _KEY.fullmatch(key) is not None
+    return named and value is not None and len(dumps(value)) <= LARGEST_IMPRINT
+
+
 def _imprints(given: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in given if isinstance(given, list) else ():
         key, value = (entry.get("key"), entry.get("value")) if isinstance(entry, dict) else (None, None)
-        if isinstance(key, str) and _KEY.fullmatch(key) and value is not None and len(dumps(value)) <= LARGEST_IMPRINT:
+        if is_imprint(key, value):
             found[key] = value
     return found

@@ -15,6 +15,7 @@ from app.domain.session import MOODS
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry
 from app.prompts.sections import SECTIONS
+from app.turn.gmi.metaprompts import LARGEST_IMPRINT, MOST_IMPRINTS, is_imprint
 from app.turn.gmi.presets import PRESETS
 from app.turn.gmi.sentiment import EventName
 from app.turn.gmi.session import MOST_ENTRIES
@@ -126,6 +127,19 @@ class StartInFile(InFile):
 
     user_context: dict[str, Any] = {}
     task_context: dict[str, Any] = {}
+    imprints: dict[str, JsonValue] = Field(default={}, max_length=MOST_IMPRINTS)
+
+    @field_validator("imprints")
+    @classmethod
+    def _can_be_kept(cls, notes: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        wrong = sorted(key for key in notes if not is_imprint(key, notes[key]))
+        if wrong:
+            message = (
+                f"{', '.join(wrong)}: a note has a name of at most 64 letters, digits and . _ - and a value of at most "
+                f"{LARGEST_IMPRINT} bytes of JSON"
+            )
+            raise ValueError(message)
+        return notes
 
 
 class SentimentInFile(InFile):

@@ -26,7 +26,7 @@ from app.providers.base import (
 from app.providers.billing import billed
 from app.providers.gateway import Gateway, Route
 from app.providers.reasoning import ReasoningKeeper
-from app.turn.gmi.structured import Judged, StructuredReply
+from app.turn.gmi.structured import Enforcement, Judged, StructuredReply
 
 
 @dataclass(slots=True)
@@ -76,6 +76,11 @@ class Step:
     def finish_reason(self) -> str | None:
         """Why the model stopped, once it has."""
         return self.finished.reason if self.finished is not None else None
+
+    @property
+    def enforcement(self) -> Enforcement:
+        """How the model was held to the schema of its reply."""
+        return (self.finished.form if self.finished is not None else None) or "provider_schema"
 
     def _end(self) -> StepFinished:
         hop, told, judged = self.hop, self.finished or Finish("other"), self.judged

@@ -1,7 +1,7 @@
 """Structured replies: the model answers with one JSON value that fits a schema, and is asked again when it does not.
 
-The provider is told the schema in its own form where it has one, and the model is told it in words in any case; what
-comes back is validated here always.
+The provider is told the schema in its own form where it has one, else as a tool that the model must call where it can
+be; the model is told it in words in any case, and what comes back is validated here always.
 """
 
 import re
@@ -17,6 +17,12 @@ from app.providers.base import ModelRequest
 MOST_ISSUES: Final = 5
 LONGEST_QUOTE: Final = 500
 _FENCE: Final = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL)
+
+
+Enforcement = Literal["provider_schema", "forced_tool", "prompt_only"]
+"""How a model was held to a schema: by the provider, by a tool that it had to call, or by words alone."""
+
+Stage = Literal["model", "post_guardrail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +101,17 @@ class StructuredReply:
         asked = f"That reply does not fit the JSON Schema:\n{listed}\nSend the corrected JSON value and nothing else."
         return Message("assistant", quoted or "(nothing)"), Message("user", asked)
 
-    def told(self, judged: Judged, attempts: int) -> dict[str, Any]:
-        """Give what `final_response` says of the reply."""
+    def told(
+        self, judged: Judged, attempts: int, enforcement: Enforcement = "provider_schema", stage: Stage = "model"
+    ) -> dict[str, Any]:
+        """Give what `final_response` says of the reply; `stage` tells whether a guardrail has changed it."""
         shown: dict[str, Any] = {
             "value": judged.value,
             "name": self.name,
             "valid": not judged.issues,
             "attempts": attempts,
-            "enforcement": "provider_schema",
+            "enforcement": enforcement,
+            "stage": stage,
         }
         return shown | ({"issues": list(judged.issues)} if judged.issues else {})
 

@@ -141,6 +141,7 @@ def gmi_input(operation: Operation, turn: TurnInput, prepared: PreparedTurn) -> 
         session=operation.session,
         prompt=prepared.prompt,
         sources=prepared.sources,
+        feedback=turn.user_feedback,
         look_up=look_up(operation, persona),
         terms=terms(turn, persona),
         provider_api_keys=turn.provider_api_keys,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from app.conversation.budget import Room
 from app.conversation.tokens import TokenCounter, message_tokens
@@ -29,15 +29,19 @@ def prompt_input(draft: TurnDraft) -> PromptInput:
     return PromptInput(persona, session, draft.turn.language, slots, draft.signals)
 
 
+_NOTHING: Final = SessionStart()
+
+
 def _begun(start: SessionStart, session: SessionState) -> SessionState:
     """Give the session with what its persona takes for granted until something else is known."""
-    if not start.user_context and not start.task_context:
+    if start == _NOTHING:
         return session
     user = {**start.user_context, **session.user_context}
     before, now = start.user_context.get("preferences"), session.user_context.get("preferences")
     if before and now:
         user["preferences"] = {**_object(before), **_object(now)}
-    return replace(session, user_context=user, task_context={**start.task_context, **session.task_context})
+    mind = {**session.mind, "imprints": {**start.imprints, **_object(session.mind.get("imprints"))}}
+    return replace(session, user_context=user, task_context={**start.task_context, **session.task_context}, mind=mind)
 
 
 def known_of_user(draft: TurnDraft, kept: Mapping[str, Any]) -> Mapping[str, Any]:
