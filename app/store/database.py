@@ -8,12 +8,13 @@ from typing import Any, Final, TypeVar
 import asyncpg
 from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from app.domain.errors import ConfigurationError, DatabaseError
 from app.domain.jsontext import dumps_text, loads
+from app.store.pool import Pool, driver_of
 
 Connection = AsyncConnection
 """A connection inside a transaction: what every query function of the store takes."""
@@ -53,7 +54,6 @@ _LONGEST_PAUSE: Final = 1.0
 _STATEMENT_SECONDS: Final = 22.0
 """A little more than `statement_timeout`: a server that no longer answers at all must not hold a caller."""
 
-_DRIVER: Final = "driver"
 _RESERVED: Final = 2
 """Connections beside the pool, for the lease and the event log: they must not queue behind requests."""
 
@@ -63,7 +63,6 @@ _LOST: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # a server that shuts down has told an idle connection so, which confuses the driver
-    PoolTimeoutError,
 )
 _LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03", "25P04", "26000")
 
@@ -118,30 +117,24 @@ class Database:
         """Make the pools; nothing connects before the first use. `url` is any Postgres URL."""
         self.url = driver_url(url)
         self._pooled = pooled
-        self._engine = self._pool(pool_size, pool_timeout)
-        self._reserved = self._pool(_RESERVED, pool_timeout)
+        self._pool = self._made(pool_size, pool_timeout)
+        self._reserved = self._made(_RESERVED, pool_timeout)
 
-    def _pool(self, size: int, timeout: float) -> AsyncEngine:
+    def _made(self, size: int, timeout: float) -> Pool:
         session = POOLED if self._pooled else {"server_settings": GUARDS}
         engine = create_async_engine(
             self.url,
             isolation_level="AUTOCOMMIT",  # `transaction` begins and ends them on the driver, for its statements too
-            pool_size=size,
+            poolclass=NullPool,
             pool_reset_on_return=None,
-            max_overflow=0,
-            pool_timeout=timeout,
-            pool_pre_ping=False,
-            pool_use_lifo=True,
             hide_parameters=True,  # an error's text is logged, and what users say is not
             json_serializer=dumps_text,
             json_deserializer=loads,
             connect_args={"timeout": 5, "command_timeout": _STATEMENT_SECONDS, **session},
         )
-        event.listen(engine.sync_engine.pool, "connect", _keep_driver)
-        event.listen(engine.sync_engine.pool, "checkout", _refuse_closed)
         if not self._pooled:
             event.listen(engine.sync_engine.pool, "connect", _guard)
-        return engine
+        return Pool(engine, size, timeout)
 
     @asynccontextmanager
     async def transaction(self, *, reserved: bool = False) -> AsyncIterator[Connection]:
@@ -150,9 +143,9 @@ class Database:
         Raises DatabaseError when the database is away, for which the outcome is unknown. `reserved` takes a connection
         that no request can have.
         """
-        engine = self._reserved if reserved else self._engine
+        pool = self._reserved if reserved else self._pool
         with _telling_of_loss():
-            async with engine.connect() as connection, _begun(driver_of(connection)):
+            async with pool.connection() as connection, _begun(driver_of(connection)):
                 yield connection
 
     @asynccontextmanager
@@ -164,7 +157,7 @@ class Database:
                 yield connection
         else:
             with _telling_of_loss():
-                async with self._engine.connect() as connection:
+                async with self._pool.connection() as connection:
                     yield connection
 
     @asynccontextmanager
@@ -173,7 +166,7 @@ class Database:
 
         Each statement is its own transaction. A failure closes the connection, since only the driver knows its state.
         """
-        async with self._reserved.connect() as connection:
+        async with self._reserved.connection() as connection:
             driver = driver_of(connection)
             try:
                 if self._pooled:
@@ -182,7 +175,7 @@ class Database:
                 else:
                     yield driver
             except BaseException:
-                await connection.invalidate()
+                driver.terminate()
                 raise
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
@@ -256,7 +249,7 @@ class Database:
     async def ping(self) -> bool:
         """Tell whether the database answers."""
         try:
-            async with self._engine.connect() as connection:
+            async with self._pool.connection() as connection:
                 await connection.execute(text("SELECT 1"))
         except Exception as error:  # any failure is the answer
             if not is_lost(error) and not isinstance(error, DBAPIError):
@@ -266,19 +259,13 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._engine.dispose()
-        await self._reserved.dispose()
+        await self._pool.close()
+        await self._reserved.close()
 
     @property
     def checked_out(self) -> int:
         """How many connections are in use."""
-        pools: list[Any] = [self._engine.pool, self._reserved.pool]
-        return sum(int(pool.checkedout()) for pool in pools)
-
-
-def driver_of(connection: Connection) -> Any:
-    """Give the driver's own connection, inside the same transaction."""
-    return connection.info[_DRIVER]
+        return self._pool.in_use + self._reserved.in_use
 
 
 @contextmanager
@@ -314,16 +301,5 @@ async def _begun(driver: Any) -> AsyncIterator[None]:
         raise
 
 
-def _keep_driver(connection: Any, record: Any) -> None:
-    record.info[_DRIVER] = connection.driver_connection
-
-
 def _guard(connection: Any, _: Any) -> None:
     connection.run_async(lambda driver: driver.execute(TRANSACTION_GUARD))
-
-
-def _refuse_closed(_: Any, record: Any, __: Any) -> None:
-    """Let the pool replace a connection that its server has closed: after a restart nobody meets a dead one."""
-    driver = getattr(record.dbapi_connection, "driver_connection", None)
-    if driver is not None and driver.is_closed():
-        raise DisconnectionError

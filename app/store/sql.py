@@ -8,7 +8,8 @@ import re
 from typing import Any, Final
 
 from app.domain.jsontext import dumps_text
-from app.store.database import Connection, driver_of
+from app.store.database import Connection
+from app.store.pool import driver_of
 
 _VALUE: Final = re.compile(r"(?<!:):([a-z_]+)")
 

@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.errors import DatabaseError
-from app.store.database import Database, driver_of, is_lost
+from app.store.database import Database, is_lost
 from app.store.embedded import EmbeddedPostgres
+from app.store.pool import driver_of
 from tests.databases import rows
 from tests.kill_points import KillPoints, kill_points
 from tests.postgres import passable_folder
