@@ -24,7 +24,7 @@ TRANSACTIONS: Final = {
     "take": r"\s*INSERT INTO conversations .*\sON CONFLICT",
     "continue": r"\s*UPDATE conversations SET\s+fence = nextval\('fences'\), running_operation = ",
     "start": r"\s*WITH summary AS",
-    "settle": r"\s*UPDATE conversations SET\s+running_operation = NULL",
+    "settle": r"\s*WITH released AS",
     "end": r"UPDATE conversations SET fence=nextval\('fences'\), updated_at=now\(\) WHERE",
     "cancel": r"UPDATE conversations SET cancel_fence=conversations.fence",
     "partial": r"\s*SELECT [^(]* FROM pending_external_tool_requests .* FOR UPDATE",

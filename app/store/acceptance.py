@@ -21,8 +21,8 @@ WITH held AS (
 ),
 recorded AS ({inbound.RECORD}),
 opened AS ({streams.OPEN}),
-said AS ({messages.APPEND} WHERE NOT EXISTS (SELECT FROM held)),
-told AS ({events.INSERT})
+said AS ({messages.appending("NOT EXISTS (SELECT FROM held)")}),
+told AS ({events.inserting()})
 SELECT pause_id FROM held
 """)  # noqa: S608 - put together of constants
 

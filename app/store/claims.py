@@ -203,18 +203,13 @@ async def lock_queue(connection: Connection, conversation: UUID) -> None:
     await connection.execute(update(conversations).where(_row.id == conversation).values(updated_at=_row.updated_at))
 
 
-_RELEASE: Final = Statement("""
+RELEASE: Final = """
 UPDATE conversations SET
     running_operation = NULL, running_replica = NULL, running_stream = NULL, updated_at = now()
-WHERE id = :id::uuid AND fence = :fence::bigint AND running_operation = :operation::uuid
+WHERE id = :conversation::uuid AND fence = :fence::bigint AND running_operation = :operation::uuid
 RETURNING id
-""")
-
-
-async def release(connection: Connection, conversation: UUID, *, operation: UUID, fence: int) -> bool:
-    """Let the operation go; False when it no longer holds its fence."""
-    given = {"id": conversation, "fence": fence, "operation": operation}
-    return await _RELEASE.first(connection, given) is not None
+"""
+"""Lets the operation go, if it still holds its fence."""
 
 
 @dataclass(frozen=True, slots=True)

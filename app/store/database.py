@@ -196,8 +196,9 @@ class Database:
         *,
         give_up: Callable[[], bool],
         patience: float | None = None,
+        alone: bool = False,
     ) -> T:
-        """Run a transaction until its outcome is known.
+        """Run a transaction until its outcome is known; `alone` says that `work` is one statement and needs none.
 
         After a commit whose answer was lost nobody knows whether it landed, so each further try first asks `landed`
         (which locks the conversation, so that a commit still under way is waited for); its answer, if any, is the
@@ -209,9 +210,10 @@ class Database:
         while True:
             worked = False
             try:
-                async with self.transaction() as connection:
+                async with self.statement() if alone and not unknown else self.transaction() as connection:
                     known = await landed(connection) if unknown else None
                     if known is None:
+                        worked = alone
                         known = await work(connection)
                         worked = True
             except Exception as error:

@@ -57,16 +57,24 @@ WITH input AS (
 )
 SELECT id, fence FROM held
 """
-INSERT: Final = """
+
+
+def inserting(condition: str = "true") -> str:
+    """Give the statement that writes batches of one conversation, which the transaction holds, if the condition holds.
+
+    A batch that is there already stays as it is.
+    """
+    return f"""
 INSERT INTO stream_events (conversation, stream_id, fence, first_n, last_n, frames)
 SELECT :conversation::uuid, batch.* FROM unnest(
     :batch_streams::text[], :batch_fences::bigint[], :first_ns::int[], :last_ns::int[], :frames::bytea[]
 ) AS batch
+WHERE {condition}
 ON CONFLICT DO NOTHING
-"""
-"""Writes batches of one conversation, which the transaction holds; a batch that is there already stays as it is."""
+"""  # noqa: S608 - put together of constants
 
-_INSERT: Final = Statement(INSERT)
+
+_INSERT: Final = Statement(inserting())
 _EXIST: Final = "SELECT id FROM conversations WHERE id = ANY($1::uuid[])"
 
 
@@ -107,7 +115,7 @@ async def insert_batches(connection: Connection, batches: Sequence[StoredBatch])
 
 
 def values(batches: Sequence[StoredBatch]) -> dict[str, Any]:
-    """Give the values of `INSERT` for these batches."""
+    """Give the values of `inserting` for these batches."""
     return {
         "batch_streams": [batch.stream_id for batch in batches],
         "batch_fences": [batch.fence for batch in batches],

@@ -79,15 +79,18 @@ ON CONFLICT (conversation, operation) DO UPDATE SET
 """
 """Keeps an accepted operation; one that waited is accepted in place."""
 
-FINISH: Final = """
-UPDATE inbound_messages SET
-    status = :status::text, ended_at = now(), journal = '{}',
-    payload = CASE WHEN :erase::boolean THEN '{}' ELSE payload END
-WHERE conversation = :conversation::uuid AND operation = :operation::uuid
-"""
-"""Says how the operation ended; with `erase` its payload goes."""
 
-_FINISH: Final = Statement(FINISH)
+def finishing(condition: str = "true") -> str:
+    """Give the statement that says how the operation ended, if the condition holds; with `erase` its payload goes."""
+    return f"""
+UPDATE inbound_messages SET
+    status = :status::text, ended_at = now(), journal = '{{}}',
+    payload = CASE WHEN :erase::boolean THEN '{{}}' ELSE payload END
+WHERE conversation = :conversation::uuid AND operation = :operation::uuid AND {condition}
+"""  # noqa: S608 - put together of constants
+
+
+_FINISH: Final = Statement(finishing())
 _TOUCH: Final = Statement("""
 UPDATE inbound_messages SET touched = true
 WHERE conversation = :conversation::uuid AND operation = :operation::uuid AND fence = :fence::bigint

@@ -14,7 +14,14 @@ from app.store.sql import Statement, as_json
 from app.store.tables import messages
 
 _row = messages.c
-APPEND: Final = """
+
+
+def appending(condition: str = "true") -> str:
+    """Give the statement that appends messages in order, if the condition holds.
+
+    The transaction holds the conversation, so positions can't collide.
+    """
+    return f"""
 INSERT INTO messages (
     conversation, position, message_id, turn_id, role, content, tool_calls, tool_call_id, name, is_error, metadata
 )
@@ -26,10 +33,11 @@ FROM (SELECT coalesce(max(position), 0) AS position FROM messages WHERE conversa
         :tool_call_ids::text[], :names::text[], :are_errors::boolean[], :message_metadata::json[]
     ) WITH ORDINALITY
     AS new(message_id, turn_id, role, content, tool_calls, tool_call_id, name, is_error, metadata, n)
-"""
-"""Appends in order. The transaction holds the conversation, so positions can't collide."""
+WHERE {condition}
+"""  # noqa: S608 - put together of constants
 
-_APPEND: Final = Statement(APPEND)
+
+_APPEND: Final = Statement(appending())
 EDGE: Final = 32
 """How many rows are read at a time to make a round whole that a limit cuts."""
 
@@ -50,7 +58,7 @@ async def append(connection: Connection, conversation: UUID, new: Sequence[NewMe
 
 
 def values(new: Sequence[NewMessage]) -> dict[str, Any]:
-    """Give the values of `APPEND` for these messages."""
+    """Give the values of `appending` for these messages."""
     told = [entry.message for entry in new]
     return {
         "message_ids": [entry.message_id for entry in new],

@@ -29,11 +29,20 @@ _FIND: Final = Statement("""
 SELECT mood, user_context, task_context, mind, version FROM session_state
 WHERE organization_id = :organization_id::text AND user_id = :user_id::text AND session_id = :session_id::text
 """)
-_COUNT: Final = """
+
+
+def keeping(condition: str = "true") -> str:
+    """Give the parts of a statement that append to a session's trace and change its working memory.
+
+    Nothing is done without a trace, or if the condition does not hold. `counted.traced` is the number of the newest
+    entry, which `trim` is to be told.
+    """
+    return f"""
+counted AS (
 INSERT INTO session_state (organization_id, user_id, session_id, traced, mood, user_context, task_context, mind)
 SELECT :organization_id::text, :user_id::text, :session_id::text, json_array_length(:trace::json), :mood::text,
-    coalesce(:user_context::json, '{}'), coalesce(:task_context::json, '{}'), coalesce(:mind::json, '{}')
-WHERE :trace::json IS NOT NULL
+    coalesce(:user_context::json, '{{}}'), coalesce(:task_context::json, '{{}}'), coalesce(:mind::json, '{{}}')
+WHERE :trace::json IS NOT NULL AND {condition}
 ON CONFLICT (organization_id, user_id, session_id) DO UPDATE SET
     traced = session_state.traced + excluded.traced, updated_at = now(),
     mood = coalesce(:mood::text, session_state.mood),
@@ -43,8 +52,7 @@ ON CONFLICT (organization_id, user_id, session_id) DO UPDATE SET
         ELSE (session_state.mind::jsonb || :mind::json::jsonb)::json END,
     version = session_state.version + :changed::boolean::int
 RETURNING traced
-"""
-_TRACE: Final = """
+), traced AS (
 INSERT INTO reasoning_traces (
     organization_id, user_id, session_id, position, conversation, conversation_id, stream_id, turn_id, persona_id,
     at, type, message, related_id, details
@@ -56,14 +64,11 @@ SELECT :organization_id::text, :user_id::text, :session_id::text,
 FROM counted, json_to_recordset(:trace::json) AS entry(
     n integer, at timestamptz, type text, message text, related_id text, details json
 )
-"""
-KEEP: Final = f"counted AS ({_COUNT}), traced AS ({_TRACE})"
-"""Parts of a statement that append to a session's trace and change its working memory; nothing without a trace.
+)
+"""  # noqa: S608 - put together of constants
 
-`counted.traced` is the number of the newest entry then, which `trim` is to be told.
-"""
 
-_KEEP: Final = Statement(f"WITH {KEEP} SELECT traced FROM counted")  # noqa: S608 - put together of constants
+_KEEP: Final = Statement(f"WITH {keeping()} SELECT traced FROM counted")  # noqa: S608 - put together of constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ async def trim(connection: Connection, kept: Kept, last: int) -> None:
 
 
 def values(kept: Kept | None) -> dict[str, Any]:
-    """Give the values of `KEEP`; nothing is kept of None."""
+    """Give the values of `keeping`; nothing is kept of None."""
     key = kept.key if kept else SessionKey("", "", "")
     changes = kept.changes if kept else {}
     return {

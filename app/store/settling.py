@@ -1,4 +1,9 @@
-"""What T2 stores of an operation once it has let the conversation go: in one statement."""
+"""What T2 stores of an operation: in one statement, which lets the conversation go and does all else only if it could.
+
+The first part waits for whoever has the conversation locked, and then looks at the newest row. All other parts see what
+was committed when the statement began, and that is enough: nobody else writes what belongs to an operation that still
+holds its fence.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from app.domain.usage import ModelCall
-from app.store import events, inbound, messages, sessions, streams, usage
+from app.store import claims, events, inbound, messages, sessions, streams, usage
 from app.store.database import Connection
 from app.store.events import StoredBatch
 from app.store.messages import NewMessage
@@ -34,19 +39,25 @@ class Ended:
     erase: bool = False
 
 
+_MINE: Final = "EXISTS (SELECT FROM released)"
 _WRITE: Final = Statement(f"""
-WITH ended AS ({streams.END}),
-finished AS ({inbound.FINISH}),
-said AS ({messages.APPEND}),
-billed AS ({usage.APPEND}),
-{sessions.KEEP},
-told AS ({events.INSERT})
-SELECT traced FROM counted
+WITH released AS ({claims.RELEASE}),
+ended AS ({streams.ending(_MINE)}),
+finished AS ({inbound.finishing(_MINE)}),
+said AS ({messages.appending(_MINE)}),
+billed AS ({usage.appending(_MINE)}),
+{sessions.keeping(_MINE)},
+told AS ({events.inserting(_MINE)})
+SELECT (SELECT traced FROM counted) AS traced FROM released
 """)  # noqa: S608 - put together of constants
 
 
-async def write(connection: Connection, ended: Ended) -> None:
-    """Write the end of an operation, in the transaction that has let its conversation go."""
+async def write(connection: Connection, ended: Ended) -> bool:
+    """Write the end of an operation; False, and nothing is written, when it no longer holds its fence.
+
+    Outside a transaction the session's trace is trimmed by one of its own: what a crash leaves the session's next
+    operation trims.
+    """
     values = {
         **streams.end_values(ended.end),
         **messages.values(ended.messages),
@@ -59,6 +70,7 @@ async def write(connection: Connection, ended: Ended) -> None:
         "calls": usage.values(ended.calls),
         "erase": ended.erase,
     }
-    counted = await _WRITE.first(connection, values)
-    if ended.kept is not None:
-        await sessions.trim(connection, ended.kept, counted["traced"])
+    written = await _WRITE.first(connection, values)
+    if written is not None and ended.kept is not None:
+        await sessions.trim(connection, ended.kept, written["traced"])
+    return written is not None

@@ -94,7 +94,10 @@ ON CONFLICT (conversation, stream_id) DO UPDATE SET
 """Stores the stream on which an operation runs, a new one or one that has paused; an ephemeral one keeps its end only.
 """
 
-END: Final = """
+
+def ending(condition: str = "true") -> str:
+    """Give the statement that writes an operation's end on its stream, if the condition holds."""
+    return f"""
 UPDATE streams SET
     status = :status::text, fence = :fence::bigint, pause_id = :pause_id::text,
     fences = CASE WHEN :fence::bigint = ANY (fences) THEN fences ELSE fences || :fence::bigint END,
@@ -105,11 +108,11 @@ UPDATE streams SET
     error = coalesce(:error::json, error),
     continued_on = coalesce(:continued_on::text, continued_on),
     ended_at = CASE WHEN :closed::boolean THEN now() ELSE ended_at END
-WHERE conversation = :conversation::uuid AND stream_id = :stream_id::text
-"""
-"""Writes an operation's end on its stream."""
+WHERE conversation = :conversation::uuid AND stream_id = :stream_id::text AND {condition}
+"""  # noqa: S608 - put together of constants
 
-_END: Final = Statement(END)
+
+_END: Final = Statement(ending())
 
 
 async def run_again(connection: Connection, conversation: UUID, stream_id: str, fence: int) -> None:
@@ -148,7 +151,7 @@ async def end_operation(connection: Connection, conversation: UUID, stream_id: s
 
 
 def end_values(end: StreamEnd) -> dict[str, Any]:
-    """Give the values of `END`."""
+    """Give the values of `ending`."""
     return {
         "fence": end.fence,
         "status": end.status.value,

@@ -21,7 +21,10 @@ from app.store.tables import usage_ledger
 _row = usage_ledger.c
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
 
-APPEND: Final = """
+
+def appending(condition: str = "true") -> str:
+    """Give the statement that keeps an operation's calls, if the condition holds; those that are there stay."""
+    return f"""
 INSERT INTO usage_ledger (
     conversation, fence, n, stream_id, turn_id, purpose, step, hop, attempt, provider, model, outcome, reason, status,
     prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, estimated, cost, first_output_seconds, seconds
@@ -36,12 +39,12 @@ FROM json_to_recordset(:calls::json) AS call(
     reasoning_tokens bigint, estimated boolean, cost double precision, first_output_seconds double precision,
     seconds double precision
 )
-WHERE EXISTS (SELECT FROM conversations WHERE id = :conversation::uuid)
+WHERE EXISTS (SELECT FROM conversations WHERE id = :conversation::uuid) AND {condition}
 ON CONFLICT DO NOTHING
-"""
-"""Keeps the calls of an operation; those that are there stay as they are."""
+"""  # noqa: S608 - put together of constants
 
-_APPEND: Final = Statement(APPEND)
+
+_APPEND: Final = Statement(appending())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ async def append(
 
 
 def values(calls: Sequence[ModelCall]) -> str:
-    """Give the value `calls` of `APPEND`."""
+    """Give the value `calls` of `appending`."""
     return dumps_text([{"n": n, **_values(call)} for n, call in enumerate(calls, start=1)])
 
 

@@ -106,8 +106,7 @@ async def _turn(database: Database, spent: Spent, replica: Any, name: str) -> No
             await inbound.touch(connection, key, claim.operation, fences[-1])
 
     async def settled() -> None:
-        async with database.transaction() as connection:
-            await claims.release(connection, key, operation=claim.operation, fence=fences[-1])
+        async with database.statement() as connection:
             await settling.write(connection, _ended(claim, fences[-1]))
 
     await spent.on("T1", accepted)

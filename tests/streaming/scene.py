@@ -11,11 +11,12 @@ from app.domain.chunks import StreamChunk
 from app.domain.clock import SystemClock
 from app.domain.ids import fresh_uuid, row_key, stream_id_for
 from app.domain.turn import Caller, OperationKind, StreamStatus
-from app.store import acceptance, claims, conversations, replicas, streams
+from app.store import acceptance, claims, conversations, replicas, settling, streams
 from app.store.claims import Claim
 from app.store.database import Connection, Database
 from app.store.events import insert_batches
 from app.store.inbound import InboundRecord
+from app.store.settling import Ended
 from app.store.streams import StreamEnd, StreamRecord
 from app.streaming.frames import Envelope, encode_end, split
 from app.streaming.log import LogWriter
@@ -108,11 +109,19 @@ class Running:
         n = ring.last_n + 1
         frame = encode_end(ring.fence, n, status)
         last = Batch(ring.conversation, ring.stream_id, ring.fence, n, n, frame)
-        async with process.database.transaction() as connection:
-            assert await claims.release(connection, ring.conversation, operation=self.claim.operation, fence=ring.fence)
-            end = StreamEnd(fence=ring.fence, last=n, status=status)
-            await streams.end_operation(connection, ring.conversation, ring.stream_id, end)
-            await insert_batches(connection, [*ring.all_batches(), last])
+        ended = Ended(
+            conversation=ring.conversation,
+            stream_id=ring.stream_id,
+            turn_id="turn",
+            operation=self.claim.operation,
+            end=StreamEnd(fence=ring.fence, last=n, status=status),
+            messages=(),
+            calls=(),
+            kept=None,
+            batches=[*ring.all_batches(), last],
+        )
+        async with process.database.statement() as connection:
+            assert await settling.write(connection, ended)
         ring.append_durable([frame])
         process.wakeups.wake([ring.stream_id])
         ring.close()

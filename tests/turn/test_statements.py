@@ -12,7 +12,7 @@ from tests.kill_points import KillPoints, kill_points
 from tests.stage import CHAT, WEATHER, Stage, result, running_stage
 
 KEY = row_key("", CHAT).bytes
-T1, TOUCHED, START, T2 = ("take", 2), ("touch", 1), ("start", 1), ("settle", 2)
+T1, TOUCHED, START, T2 = ("take", 2), ("touch", 1), ("start", 1), ("settle", 1)
 
 
 @asynccontextmanager
@@ -36,22 +36,22 @@ def counted(points: KillPoints) -> list[tuple[str, int]]:
     return [(each.name, len(each.statements)) for each in mine]
 
 
-async def test_a_plain_turn_is_six_statements_in_four_transactions(database: str) -> None:
+async def test_a_plain_turn_is_five_statements_in_four_transactions(database: str) -> None:
     async with watched(database, "Hello.") as (stage, points):
         await stage.play("How are you?")
         assert counted(points) == [T1, START, TOUCHED, T2]
 
 
-async def test_a_turn_that_pauses_is_six_statements_in_three_transactions(database: str) -> None:
+async def test_a_turn_that_pauses_is_five_statements_in_three_transactions(database: str) -> None:
     async with watched(database, [call("get_weather", {"city": "Rome"}, id="c1")]) as (stage, points):
         await stage.play("Weather?", tools=[WEATHER])
-        assert counted(points) == [T1, START, ("settle", 3)]
+        assert counted(points) == [T1, START, ("settle", 2)]
 
 
-async def test_a_continuation_is_eleven_statements_in_six_transactions(database: str) -> None:
+async def test_a_continuation_is_ten_statements_in_six_transactions(database: str) -> None:
     """Looking up the stream and its pause; taking the pause, with the results; the session; the same end as a turn."""
     async with watched(database, [call("get_weather", {"city": "Rome"}, id="c1")], "Warm.") as (stage, points):
         asked = await stage.play("Weather?", tools=[WEATHER])
         points.finished.clear()
         await stage.pass_results(str(asked[0]["stream_id"]), result("c1"))
-        assert [size for _, size in counted(points)] == [1, 1, 4, 1, 1, 3]
+        assert [size for _, size in counted(points)] == [1, 1, 4, 1, 1, 2]

@@ -1,5 +1,6 @@
 """T2: an operation's outcome, in one transaction, and only then to its readers."""
 
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from app.domain.pause import PauseEvent, PauseState
@@ -17,6 +18,8 @@ from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.queue import free
 from app.turn.orchestrator.remembering import learn_behind, remember_behind
+
+Write = Callable[[Connection], Awaitable[object]]
 
 
 async def settle(
@@ -41,12 +44,14 @@ async def settle(
     frames.append(encode_end(operation.fence, end_n, outcome.status, extra))
     last = Batch(operation.conversation, operation.stream_id, operation.fence, ring.last_n + 1, end_n, b"".join(frames))
 
+    ended = _ended(operation, outcome, [*ring.all_batches(), last], close_reason)
+    more = _more(operation, outcome, last, taken_pause)
+
     async def work(connection: Connection) -> bool:
-        mine = await claims.release(connection, operation.conversation, operation=operation.id, fence=operation.fence)
+        mine = await settling.write(connection, ended)
         if mine:
-            if taken_pause is not None:
-                await _end_taken(connection, operation.conversation, taken_pause, outcome.status)
-            await _write(connection, operation, outcome, ring.all_batches(), last, close_reason=close_reason)
+            for write in more:
+                await write(connection)
         return mine
 
     async def landed(connection: Connection) -> bool | None:
@@ -58,7 +63,7 @@ async def settle(
 
     gone = services.lease.is_gone
     try:
-        mine = await services.database.land(work, landed, give_up=lambda: gone(operation.replica))
+        mine = await services.database.land(work, landed, give_up=lambda: gone(operation.replica), alone=not more)
     except OutcomeUnknownError:
         mine = False
     if not mine:
@@ -72,17 +77,9 @@ async def settle(
     learn_behind(operation, outcome)
 
 
-async def _write(
-    connection: Connection,
-    operation: Operation,
-    outcome: Outcome,
-    unwritten: list[Batch],
-    last: Batch,
-    *,
-    close_reason: str | None,
-) -> None:
-    """Write everything that ends with the operation; `last` are the frames that say so, behind the `unwritten` ones."""
-    policy = operation.services.policy
+def _ended(operation: Operation, outcome: Outcome, batches: list[Batch], close_reason: str | None) -> Ended:
+    """Give what ends with every operation; the last of the batches has the frames that say so."""
+    policy, last = operation.services.policy, batches[-1]
     end = StreamEnd(
         fence=operation.fence,
         last=last.last_n,
@@ -94,7 +91,7 @@ async def _write(
         error=outcome.error,
     )
     late = operation.late_answers() if policy.persistence else []
-    ended = Ended(
+    return Ended(
         conversation=operation.conversation,
         stream_id=operation.stream_id,
         turn_id=operation.turn_id,
@@ -103,24 +100,38 @@ async def _write(
         messages=[*late, *outcome.messages],
         calls=operation.calls,
         kept=tracing.kept(operation),
-        batches=unwritten if outcome.redact else [*unwritten, last],
+        batches=batches[:-1] if outcome.redact else batches,
         erase=outcome.status.closed and not policy.persistence,
     )
-    await settling.write(connection, ended)
-    if operation.keeps and policy.persistence:
-        await conversations.keep_preparation(connection, operation.conversation, operation.keeps)
+
+
+def _more(operation: Operation, outcome: Outcome, last: Batch, taken_pause: str | None) -> list[Write]:
+    """Give what this outcome writes besides; most write nothing, and need no transaction around their one statement."""
+    more: list[Write] = []
+    if taken_pause is not None:
+        failed = outcome.status in {StreamStatus.FAILED, StreamStatus.CANCELLED}
+        event = PauseEvent.INTERRUPTED if failed else PauseEvent.SETTLED
+        more.append(lambda connection: _end_taken(connection, operation.conversation, taken_pause, event))
+    if operation.keeps and operation.services.policy.persistence:
+        more.append(
+            lambda connection: conversations.keep_preparation(connection, operation.conversation, operation.keeps)
+        )
     if outcome.pause is not None:
-        await pauses.hold(connection, _record(operation, outcome.pause))
+        record = _record(operation, outcome.pause)
+        more.append(lambda connection: pauses.hold(connection, record))
     if outcome.redact:
-        # Text that was stored before the verdict on it goes; what the outcome says is stored behind that.
-        await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
-        await insert_batches(connection, [last])
+        more.append(lambda connection: _redact(connection, operation, last))
+    return more
 
 
-async def _end_taken(connection: Connection, conversation: UUID, pause_id: str, status: StreamStatus) -> None:
-    failed = status in {StreamStatus.FAILED, StreamStatus.CANCELLED}
-    event = PauseEvent.INTERRUPTED if failed else PauseEvent.SETTLED
+async def _end_taken(connection: Connection, conversation: UUID, pause_id: str, event: PauseEvent) -> None:
     await pauses.move_from(connection, conversation, pause_id, PauseState.RECORDED, event, reason="continued")
+
+
+async def _redact(connection: Connection, operation: Operation, last: Batch) -> None:
+    """Let text go that was stored before the verdict on it; what the outcome says is stored behind that."""
+    await rewrite(connection, operation.conversation, operation.stream_id, operation.fence, redacted)
+    await insert_batches(connection, [last])
 
 
 def _record(operation: Operation, pause: NewPause) -> PauseRecord:
