@@ -20,6 +20,8 @@ from app.providers.wire import dumps, is_whole, loads
 if TYPE_CHECKING:
     import httpx
 
+    from app.providers.transport import ModelClient
+
 _ACCEPTED_TYPES: Final = frozenset({"", "text/event-stream", "text/plain", "application/octet-stream"})
 _DRAINED_BYTES: Final = 1 << 20
 _OK: Final = range(200, 300)
@@ -30,9 +32,9 @@ class ModelHttp:
 
     def __init__(self, policy: HttpPolicy | None = None) -> None:
         self._policy = policy or HttpPolicy()
-        self._making: asyncio.Task[httpx.AsyncClient] | None = None
+        self._making: asyncio.Task[ModelClient] | None = None
 
-    async def open(self) -> "httpx.AsyncClient":
+    async def open(self) -> "ModelClient":
         """Give the client. The first to ask has it made, in a thread; whoever calls before it is there waits for it."""
         if self._making is None:
             self._making = asyncio.create_task(asyncio.to_thread(_make, self._policy), name="model client")
@@ -93,7 +95,10 @@ class ModelHttp:
         try:
             async with asyncio.timeout_at(deadline):
                 client = await self.open()
-                return await client.send(_request(client, call, headers), stream=True)
+                sent = {**headers, **call.headers}
+                if call.body is None:
+                    return await client.send(call.url, sent, None)
+                return await client.send(call.url, {"content-type": "application/json", **sent}, dumps(call.body))
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes a ProviderError here
             fault = _fault(error, call, opening=True)
         # Raised out here, so that the error does not carry the client's own, which holds the request and its key.
@@ -197,18 +202,10 @@ class ModelHttp:
             return
 
 
-def _make(policy: HttpPolicy) -> "httpx.AsyncClient":
-    from app.providers.transport import client_of  # noqa: PLC0415 - a start does not wait for its packages
+def _make(policy: HttpPolicy) -> "ModelClient":
+    from app.providers.transport import ModelClient  # noqa: PLC0415 - a start does not wait for its packages
 
-    return client_of(policy)
-
-
-def _request(client: "httpx.AsyncClient", call: HttpCall, headers: Mapping[str, str]) -> "httpx.Request":
-    sent = {**headers, **call.headers}
-    if call.body is None:
-        return client.build_request("GET", call.url, headers=sent)
-    sent = {"content-type": "application/json", **sent}
-    return client.build_request("POST", call.url, content=dumps(call.body), headers=sent)
+    return ModelClient(policy)
 
 
 def _fault(error: Exception, call: HttpCall, *, opening: bool = False) -> ProviderError:

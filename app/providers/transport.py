@@ -4,7 +4,10 @@ Nothing but `ModelHttp` imports it, and that in a thread: its packages and the s
 second to read.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Final
 
 import aiohttp
 import httpx
@@ -12,22 +15,46 @@ from httpx_aiohttp import AiohttpTransport
 
 from app.providers.calls import HttpPolicy
 
+_HEADERS: Final = {"accept-encoding": "identity", "user-agent": "fermata"}
+_ADDRESSES: Final = 64
+"""How many addresses are kept taken apart: a dialect may have one for each model."""
 
-def client_of(policy: HttpPolicy) -> httpx.AsyncClient:
-    """Make the client; nothing connects before its first request, and it is used in one event loop."""
-    return httpx.AsyncClient(
-        transport=_transport(policy),
-        mounts={
-            pattern: None if proxy is None else _transport(policy, httpx.Proxy(proxy))
-            for pattern, proxy in policy.proxies.items()
-        },
-        # Cookies that one caller's answer set must not go out with another's request.
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        trust_env=False,
-        timeout=httpx.Timeout(None, connect=policy.connect_seconds, pool=policy.connect_seconds),
-        headers={"accept-encoding": "identity", "user-agent": "fermata"},
-        follow_redirects=False,
-    )
+
+class ModelClient:
+    """Sends requests to providers; nothing connects before the first one, and it is used in one event loop."""
+
+    def __init__(self, policy: HttpPolicy) -> None:
+        """Make the client, which takes its time."""
+        transport = _transport(policy)
+        self._client = httpx.AsyncClient(
+            transport=transport,
+            mounts={
+                pattern: None if proxy is None else _transport(policy, httpx.Proxy(proxy))
+                for pattern, proxy in policy.proxies.items()
+            },
+            # Cookies that one caller's answer set must not go out with another's request.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            trust_env=False,
+            follow_redirects=False,
+        )
+        # What the client does around its transport is for proxies, cookies and redirects, and a third of a call's cost.
+        self._send: Callable[[httpx.Request], Awaitable[httpx.Response]] = (
+            partial(self._client.send, stream=True) if policy.proxies else transport.handle_async_request
+        )
+        timeouts = httpx.Timeout(None, connect=policy.connect_seconds, pool=policy.connect_seconds)
+        self._extensions = {"timeout": timeouts.as_dict()}
+        self._address = lru_cache(_ADDRESSES)(httpx.URL)
+
+    async def send(self, url: str, headers: Mapping[str, str], content: bytes | None) -> httpx.Response:
+        """Post the content, or get the address when there is none; the answer's body is not read yet."""
+        method = "GET" if content is None else "POST"
+        sent = {**_HEADERS, **headers}
+        request = httpx.Request(method, self._address(url), headers=sent, content=content, extensions=self._extensions)
+        return await self._send(request)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
 
 
 def _transport(policy: HttpPolicy, proxy: httpx.Proxy | None = None) -> httpx.AsyncBaseTransport:
