@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -20,7 +21,7 @@ class NewDocument:
 
     Who may find it depends on `scope`: all users of the organization, the caller alone, or the caller in one
     conversation. It is erased with the conversation that `conversation_id` names. `language` (such as `de`) makes words
-    be found in all their forms.
+    be found in all their forms. It is found from `effective_at` on and until `expires_at`, where these are told.
     """
 
     content: str | bytes
@@ -33,6 +34,8 @@ class NewDocument:
     source: str | None = None
     language: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    effective_at: datetime | None = None
+    expires_at: datetime | None = None
     replace: bool = False
 
 
@@ -61,6 +64,8 @@ class DocumentView:
     characters: int
     chunk_count: int
     embedding_model: str | None
+    effective_at: str | None
+    expires_at: str | None
     created_at: str
 
 

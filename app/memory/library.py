@@ -122,6 +122,8 @@ class Library:
             characters=sum(len(chunk.content) for chunk in chunks),
             chunk_count=len(chunks),
             embedding_model=self._embedder.name(vectors[0]) if self._embedder is not None and vectors else None,
+            effective_at=new.effective_at,
+            expires_at=new.expires_at,
             created_at=self._clock.now(),
         )
 

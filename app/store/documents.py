@@ -38,6 +38,8 @@ class DocumentRecord:
     characters: int
     chunk_count: int
     embedding_model: str | None
+    effective_at: datetime | None
+    expires_at: datetime | None
     created_at: datetime
 
 

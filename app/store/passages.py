@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, and_, cast, func, literal, select, text, tuple_
+from sqlalchemy import ColumnElement, Row, Select, and_, cast, func, literal, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import JSONB, REGCONFIG, TSQUERY
 from sqlalchemy.types import UserDefinedType
 
@@ -127,7 +127,12 @@ def any_of(words: Sequence[str]) -> str:
 
 
 def _within(lookup: Lookup) -> ColumnElement[bool]:
-    allowed = visible(lookup.caller, lookup.conversation)
+    begun = or_(_doc.effective_at.is_(None), _doc.effective_at <= func.now())
+    allowed = and_(
+        visible(lookup.caller, lookup.conversation),
+        begun,
+        or_(_doc.expires_at.is_(None), _doc.expires_at > func.now()),
+    )
     if lookup.metadata:
         allowed = and_(allowed, cast(_doc.metadata, JSONB).contains(dict(lookup.metadata)))
     if lookup.collections is None:

@@ -314,6 +314,8 @@ documents: Final = Table(
     Column("characters", Integer, nullable=False),
     Column("chunk_count", Integer, nullable=False),
     Column("embedding_model", Text),
+    _time("effective_at"),
+    _time("expires_at"),
     _time("created_at", nullable=False),
     Index("ix_documents_newest", "organization_id", "created_at", "document_id"),
     Index("ix_documents_conversation", "conversation", postgresql_where=text("conversation IS NOT NULL")),

@@ -64,6 +64,8 @@ def upgrade() -> None:
         sa.Column("characters", sa.Integer(), nullable=False),
         sa.Column("chunk_count", sa.Integer(), nullable=False),
         sa.Column("embedding_model", sa.Text(), nullable=True),
+        sa.Column("effective_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("organization_id", "document_id", name=op.f("pk_documents")),
     )

@@ -1,6 +1,7 @@
 """Documents over HTTP: what is answered and what is refused."""
 
 import base64
+import json
 from typing import Any
 
 import httpx
@@ -32,6 +33,7 @@ async def test_a_document_is_taken_in_read_searched_listed_and_erased(stage: Sta
         "document_id": "shop", "scope": "organization", "user_id": "local", "conversation_id": None,
         "collection": "default", "title": "Shop", "source": None, "content_type": "text/plain", "language": None,
         "metadata": {"a": 1}, "characters": 16, "chunk_count": 1, "embedding_model": None, "created_at": IsStr(),
+        "effective_at": None, "expires_at": None,
     }  # fmt: skip
     assert read.json() == made.json()
     assert passages.json() == {
@@ -41,6 +43,40 @@ async def test_a_document_is_taken_in_read_searched_listed_and_erased(stage: Sta
     assert found.json()["items"] == [IsPartialDict(id="shop#1", relevance_score=1.0)]
     assert [entry["document_id"] for entry in listed.json()["items"]] == ["shop"]
     assert (erased.status_code, gone.status_code, gone.json()["code"]) == (204, 404, "SYS_RESOURCE_NOT_FOUND")
+
+
+async def test_a_document_is_found_only_while_it_holds(stage: Stage) -> None:
+    past, future = "2020-01-01T00:00:00Z", "2999-01-01T02:00:00+02:00"
+    async with client(stage) as http:
+        for name, span in {
+            "now": {"effective_at": past, "expires_at": future},
+            "over": {"expires_at": past},
+            "later": {"effective_at": future},
+        }.items():
+            made = await http.post("/v1/documents", json={"document_id": name, "content": "The tariff.", **span})
+            assert made.status_code == 201
+        assert (await http.get("/v1/documents/later")).json()["effective_at"] == "2999-01-01T00:00:00.000Z"
+        found = await http.post("/v1/documents/search", json={"query": "tariff"})
+        assert [item["document_id"] for item in found.json()["items"]] == ["now"]
+
+
+async def test_a_search_by_metadata_and_mmr_takes_any_value(stage: Stage) -> None:
+    async with client(stage) as http:
+        for name, value in {"plain": "a", "nul": "a\x00b", "half": "\ud83d"}.items():
+            body = {"document_id": name, "content": f"The tariff {name}.", "metadata": {"key": value}}
+            sent = await http.post(
+                "/v1/documents", content=json.dumps(body), headers={"content-type": "application/json"}
+            )
+            assert sent.status_code == 201
+        cases: list[tuple[dict[str, Any], int]] = [
+            ({"key": "a"}, 1), ({"key": "z\x00"}, 0), ({"a\x00": {}}, 0), ({"k": 1e308}, 0),
+        ]  # fmt: skip
+        for metadata, count in cases:
+            asked: dict[str, Any] = {"query": "tariff", "metadata": metadata, "strategy": "mmr", "mmr_lambda": 0.2}
+            found = await http.post("/v1/documents/search", json=asked)
+            assert (found.status_code, len(found.json()["items"])) == (200, count)
+        refused = await http.post("/v1/documents/search", json={"query": "tariff", "mmr_lambda": 1.5})
+        assert (refused.status_code, refused.json()["code"]) == (422, "SYS_VALIDATION_ERROR")
 
 
 async def test_a_pdf_is_sent_as_base64(stage: Stage) -> None:
@@ -65,6 +101,14 @@ async def test_a_pdf_is_sent_as_base64(stage: Stage) -> None:
         ({"content": "x", "conversation_id": "c"}, 422, "SYS_VALIDATION_ERROR"),
         ({"content": "x", "scope": "conversation", "conversation_id": "c"}, 404, "SYS_RESOURCE_NOT_FOUND"),
         ({"content": "<p></p>", "content_type": "text/html"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "expires_at": "tomorrow"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "expires_at": "2026-01-01T00:00:00"}, 422, "SYS_VALIDATION_ERROR"),
+        ({"content": "x", "effective_at": "0001-01-01T00:00:00+14:00"}, 422, "SYS_VALIDATION_ERROR"),
+        (
+            {"content": "x", "effective_at": "2026-01-02T00:00:00Z", "expires_at": "2026-01-01T00:00:00Z"},
+            422,
+            "SYS_VALIDATION_ERROR",
+        ),
         ({"content": "x" * 1_000_001}, 413, "SYS_PAYLOAD_TOO_LARGE"),
         ({"content": "x", "organization_id": "o", "colection": "a"}, 422, "SYS_VALIDATION_ERROR"),
     ],

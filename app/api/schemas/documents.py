@@ -2,15 +2,27 @@
 
 import base64
 import binascii
+from datetime import UTC, datetime
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, model_validator
 
 from app.api.schemas.base import ConversationId, JsonObject, Name, NotBlank, Output, OwnedInput
 from app.domain.documents import MMR_LAMBDA, ContentType, DocumentScope, NewDocument, SearchStrategy
 
 DocumentId = Annotated[str, Field(pattern="^[A-Za-z0-9._:-]{1,128}$", examples=["handbook-2026"])]
 Collection = Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,64}$", examples=["handbook"])]
+EARLIEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
+
+
+def _storable(moment: datetime) -> datetime:
+    if not EARLIEST <= moment <= LATEST:
+        message = f"must be a moment between the years {EARLIEST.year} and {LATEST.year}"
+        raise ValueError(message)
+    return moment
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False, examples=["2026-11-30T12:00:00Z"]), AfterValidator(_storable)]
 LONGEST_QUERY = 4000
 MOST_PASSAGES = 50
 
@@ -33,6 +45,8 @@ class DocumentBody(OwnedInput):
         default=None, description="Its language, such as `de`: words are then found in all their forms."
     )
     metadata: JsonObject = Field(default_factory=dict, description="Whatever the host wants back with each passage.")
+    effective_at: Moment | None = Field(default=None, description="From when on it is found; left out: at once.")
+    expires_at: Moment | None = Field(default=None, description="Until when it is found; left out: for ever.")
     content_type: ContentType = Field(default="text/plain", description="What the content is.")
     content: NotBlank | None = Field(default=None, description="The document as text.")
     content_base64: NotBlank | None = Field(default=None, description="The document as bytes, in base64.")
@@ -49,6 +63,9 @@ class DocumentBody(OwnedInput):
         if (self.scope == "conversation") != (self.conversation_id is not None):
             message = "a conversation_id goes with the scope conversation, and with no other"
             raise ValueError(message)
+        if self.effective_at and self.expires_at and self.effective_at >= self.expires_at:
+            message = "expires_at must be later than effective_at"
+            raise ValueError(message)
         self._bytes()
         return self
 
@@ -57,7 +74,7 @@ class DocumentBody(OwnedInput):
         content = self.content if self.content is not None else self._bytes()
         names = (
             "content_type", "document_id", "scope", "conversation_id", "collection", "title", "source", "language",
-            "metadata", "replace",
+            "metadata", "effective_at", "expires_at", "replace",
         )  # fmt: skip
         return NewDocument(content=content, **{name: getattr(self, name) for name in names})
 
@@ -85,6 +102,8 @@ class DocumentOut(Output):
     characters: int
     chunk_count: int
     embedding_model: str | None
+    effective_at: str | None
+    expires_at: str | None
     created_at: str
 
 

@@ -108,5 +108,7 @@ def _view(record: DocumentRecord) -> DocumentView:
         characters=record.characters,
         chunk_count=record.chunk_count,
         embedding_model=record.embedding_model,
+        effective_at=iso(record.effective_at) if record.effective_at else None,
+        expires_at=iso(record.expires_at) if record.expires_at else None,
         created_at=iso(record.created_at),
     )
