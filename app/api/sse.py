@@ -4,20 +4,22 @@ Frames come as bytes and go out as they come. A response that can't be finished 
 its first byte, on which the server drops the connection: a clean end would be taken for success.
 """
 
+import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 import structlog
 from sse_starlette import EventSourceResponse
-from sse_starlette.sse import SendTimeoutError
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api.readers import Slot
 from app.domain.errors import AppError, DatabaseError
 from app.domain.jsontext import dumps
+from app.domain.patience import Patience
 from app.streaming.tail import CutError
 
 SSE_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
@@ -57,11 +59,10 @@ class FrameResponse(EventSourceResponse):
         self._ended = False
         self._gone = False
         super().__init__(
-            self._body(frames),
+            frames,
             headers={**SSE_HEADERS, **headers},
             ping=0,
             sep="\n",
-            send_timeout=terms.blocked_seconds,
             client_close_handler_callable=self._on_close,
             shutdown_event=anyio.Event(),
             shutdown_grace_period=SHUTDOWN_SECONDS,
@@ -71,10 +72,6 @@ class FrameResponse(EventSourceResponse):
         """See ASGI. Whatever ends the response, its iterator is closed and its slot given back."""
         try:
             await super().__call__(scope, receive, send)
-        except SendTimeoutError as error:
-            self._gone = True
-            structlog.get_logger(__name__).warning("response.cut", cause="the reader takes nothing")
-            raise CutResponseError from error
         finally:
             with anyio.CancelScope(shield=True):
                 await _close(self._frames)
@@ -86,18 +83,32 @@ class FrameResponse(EventSourceResponse):
     async def _on_close(self, _: Message) -> None:
         self._gone = True
 
-    async def _body(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Give the pieces; a failure of theirs cuts the response."""
+    async def _stream_response(self, send: Send) -> None:
+        """Send the pieces as they are, in place of the library's way, which takes each for an object to be encoded."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        now, blocked = asyncio.get_running_loop().time, self._terms.blocked_seconds or math.inf
+        with closing(Patience()) as patience:
+            async for piece in self._pieces():
+                try:
+                    with patience.until(now() + blocked):
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                except TimeoutError as error:
+                    self._gone = True
+                    structlog.get_logger(__name__).warning("response.cut", cause="the reader takes nothing")
+                    raise CutResponseError from error
+        self.active = False
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """Give what is to be sent; a failure of the frames cuts the response."""
         try:
-            async for piece in frames:
+            async for piece in self._frames:
                 self._ended = self._ended or END_MARK in piece
                 yield piece
         except Exception as error:
             expected = isinstance(error, AppError | CutError)
             structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
             raise CutResponseError from error
-        finally:
-            await _close(frames)
 
 
 class ObjectResponse(FrameResponse):
@@ -110,8 +121,8 @@ class ObjectResponse(FrameResponse):
         self._result = result
         super().__init__(frames, headers={**OBJECT_HEADERS, **headers}, terms=terms)
 
-    async def _body(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for piece in super()._body(frames):
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        async for piece in super()._pieces():
             if piece.startswith(b":"):
                 yield b" "
         while True:

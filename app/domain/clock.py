@@ -2,7 +2,9 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+_BOOT: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -26,4 +28,4 @@ class SystemClock:
 
     def boot_seconds(self) -> float:
         """See `Clock.boot_seconds`."""
-        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+        return time.clock_gettime(_BOOT)

@@ -58,9 +58,8 @@ class Ring:
         self._frames: deque[bytes] = deque()
         self._kept = 0
         self._unwritten = 0
-        self._waiting = 0
+        self._waiting: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._grown = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
 
@@ -145,13 +144,12 @@ class Ring:
         """Wait until there may be a frame behind `n`, or the ring is closed or lost; may return for nothing."""
         if self.last_n > n or self.closed or self.lost:
             return
-        grown = self._grown
-        self._waiting += 1
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting.add(woken)
         try:
-            await grown.wait()
+            await woken
         finally:
-            if grown is self._grown:
-                self._waiting -= 1
+            self._waiting.discard(woken)
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Change frames in place, for whoever has not read them yet; a batch on its way stays as it is."""
@@ -180,16 +178,19 @@ class Ring:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waiting:
-            grown, self._grown, self._waiting = self._grown, asyncio.Event(), 0
-            grown.set()
+        waiting, self._waiting = self._waiting, set()
+        for woken in waiting:
+            if not woken.done():
+                woken.set_result(None)
 
     def _push(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._kept += len(frame)
 
     def _wake(self) -> None:
-        if self._waiting <= FEW_READERS:
+        if not self._waiting:
+            return
+        if len(self._waiting) <= FEW_READERS:
             self.nudge()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.nudge)

@@ -6,12 +6,14 @@ waits, and its heartbeats go on.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from app.domain.errors import DatabaseError, MalformedError
+from app.domain.patience import Patience
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 from app.store.database import Database
@@ -54,6 +56,15 @@ class _Scope:
                 if closed or (self.until is not None and cursor_of(frame).fence >= self.until):
                     return index + 1
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The frames behind a cursor; where to read on, in a younger ring perhaps; and whether it is all over."""
+
+    frames: list[bytes]
+    place: Cursor
+    over: bool = False
 
 
 class Tail:
@@ -113,36 +124,35 @@ class Tail:
             yield frames
 
     async def _read(self, scope: _Scope, cursor: Cursor, ring: Ring | None = None) -> AsyncGenerator[bytes, None]:
-        loop = asyncio.get_running_loop()
-        due = loop.time() + self._heartbeat
-        patience = min(LEAST_PATIENCE, self._heartbeat / 2)
+        now = asyncio.get_running_loop().time
+        due = now() + self._heartbeat
+        early = min(LEAST_PATIENCE, self._heartbeat / 2)
         hinted = False
-        with self._wakeups.watch(scope.stream_id) as watch:
+        with self._wakeups.watch(scope.stream_id) as watch, closing(Patience()) as patience:
             while True:
                 if self._hinted and not hinted:
                     hinted = True
                     yield RETRY
                 seen = watch.changes
                 ring = self._ring_at(ring, scope.stream_id, cursor)
-                frames, place, over = await self._next(scope, ring, cursor, due - loop.time())
-                if frames:
-                    stop = scope.stop_in(frames)
-                    for piece in _pieces(frames[:stop]):
+                found = self._running(ring, cursor) or await self._stored(scope, cursor, due - now())
+                if found.frames:
+                    stop = scope.stop_in(found.frames)
+                    for piece in _pieces(found.frames[:stop]):
                         yield piece
                     if stop is not None:
                         return
-                    place = cursor_of(frames[-1])
-                    due = loop.time() + self._heartbeat
-                elif over:
+                    due = now() + self._heartbeat
+                elif found.over:
                     return
                 elif self._cut:
                     raise CutError
-                elif place == cursor:
-                    await self._wait(ring, watch, seen, due - loop.time(), cursor)
-                cursor = place
-                if loop.time() >= due - patience:
+                elif found.place == cursor:
+                    await self._wait(ring, watch, seen, cursor, patience.until(due))
+                cursor = found.place
+                if now() >= due - early:
                     yield PING
-                    due = loop.time() + self._heartbeat
+                    due = now() + self._heartbeat
 
     def _ring_at(self, ring: Ring | None, stream_id: str, cursor: Cursor) -> Ring | None:
         """Give the ring that the cursor stands in; one that was read so far is read to its end, also when it closed."""
@@ -153,36 +163,38 @@ class Tail:
                 return known
         return None
 
-    async def _next(
-        self, scope: _Scope, ring: Ring | None, cursor: Cursor, seconds: float
-    ) -> tuple[list[bytes], Cursor, bool]:
-        """Give the frames behind the cursor, the cursor (in a younger ring perhaps), and whether it is all over."""
-        if ring is not None:
-            frames = ring.after(cursor.n)
-            if frames or (frames is not None and not ring.closed):
-                return frames, cursor, False
+    def _running(self, ring: Ring | None, cursor: Cursor) -> _Found | None:
+        """Give what the ring has behind the cursor, which may be nothing yet; None when the ring can't tell."""
+        frames = ring.after(cursor.n) if ring is not None else None
+        if ring is None or frames is None or (ring.closed and not frames):
+            return None
+        return _Found(frames, Cursor(ring.fence, cursor.n + len(frames)))
+
+    async def _stored(self, scope: _Scope, cursor: Cursor, seconds: float) -> _Found:
+        """Give what is stored behind the cursor; while the database is away, nothing."""
         younger = self._rings.find(scope.stream_id)
         try:
             async with asyncio.timeout(seconds):
                 record, stored = await self.reads.after(scope.conversation, scope.stream_id, cursor)
         except (DatabaseError, TimeoutError):
-            return [], cursor, False
+            return _Found([], cursor)
         if record is None or (record.expired and not stored):
             raise CutError
-        frames = list(_behind(stored, cursor))
-        if not frames and younger is not None and not younger.lost and younger.fence > cursor.fence:
+        if frames := list(_behind(stored, cursor)):
+            return _Found(frames, cursor_of(frames[-1]))
+        if younger is not None and not younger.lost and younger.fence > cursor.fence:
             # It was there before the read, so all that older operations left has been read.
-            return [], Cursor(younger.fence, 0), False
-        return frames, cursor, not frames and scope.is_over(record, cursor)
+            return _Found([], Cursor(younger.fence, 0))
+        return _Found([], cursor, scope.is_over(record, cursor))
 
-    async def _wait(self, ring: Ring | None, watch: Watch, seen: int, seconds: float, cursor: Cursor) -> None:
-        """Wait until there may be more, at most `seconds`."""
-        if ring is None or ring.lost or ring.closed:
-            await watch.since(seen, min(POLL_SECONDS, max(0.0, seconds)))
-            return
+    async def _wait(self, ring: Ring | None, watch: Watch, seen: int, cursor: Cursor, patience: Patience) -> None:
+        """Wait until there may be more, as long as patience lasts."""
         try:
-            async with asyncio.timeout(seconds):
-                await ring.grown(cursor.n)
+            with patience:
+                if ring is None or ring.lost or ring.closed:
+                    await watch.since(seen, POLL_SECONDS)
+                else:
+                    await ring.grown(cursor.n)
         except TimeoutError:
             return
 
@@ -196,8 +208,12 @@ def _behind(stored: list[Stored], cursor: Cursor) -> Iterator[bytes]:
                 yield frame
 
 
-def _pieces(frames: list[bytes]) -> Iterator[bytes]:
+def _pieces(frames: list[bytes]) -> Iterable[bytes]:
     """Join frames to pieces of about `PIECE_BYTES`."""
+    return frames if len(frames) == 1 else _joined(frames)
+
+
+def _joined(frames: list[bytes]) -> Iterator[bytes]:
     piece: list[bytes] = []
     size = 0
     for frame in frames:
