@@ -25,12 +25,12 @@ def document_of(
         document = loads(data)
     except ValueError:
         document = data.decode("utf-8", "replace") if event == "error" else None
-    if isinstance(document, Mapping) and ours(document):
+    if isinstance(document, dict) and ours(document):
         return document
     error = in_band(provider, document, secrets, named_error=event == "error")
     if error is not None:
         raise error
-    if not isinstance(document, Mapping):
+    if not isinstance(document, dict):
         message = f"The model provider {provider} sent an event that is not one JSON object."
         raise failure("protocol", provider, message, retryable=True)
     return document

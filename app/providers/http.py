@@ -6,10 +6,11 @@ that either of them raises leaves this module: `ProviderError` does, without the
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from app.domain.errors import ProviderError
+from app.domain.patience import Patience
 from app.providers.base import ProviderEvent
 from app.providers.calls import HttpCall, HttpPolicy
 from app.providers.dialect import Decoder
@@ -46,15 +47,29 @@ class ModelHttp:
         Raises `ProviderError` alone. Closing the generator, or cancelling its reader, closes the socket, unless the
         answer was read to its end.
         """
-        loop = asyncio.get_running_loop()
-        first_deadline = min(loop.time() + self._policy.first_event_seconds, call.deadline)
-        response = await self._open(call, {"accept": "text/event-stream"}, first_deadline)
+        now = asyncio.get_running_loop().time
+        deadline = min(now() + self._policy.first_event_seconds, call.deadline)
+        response = await self._open(call, {"accept": "text/event-stream"}, deadline)
+        splitter, held = SseSplitter(self._policy.event_bytes), 0
         try:
             await self._expect_events(call, response)
             async with aclosing(_bytes_of(response)) as body:
-                async with aclosing(self._read(call, body, decoder, first_deadline)) as batches:
-                    async for batch in batches:
-                        yield batch
+                with closing(Patience()) as patience:
+                    while not decoder.done:
+                        chunk = await self._chunk(call, body, decoder, patience.until(deadline))
+                        raw = self._split(call, splitter, chunk)
+                        batch: list[ProviderEvent] = []
+                        fault = _feed(call.provider, decoder, raw, batch)
+                        if batch:
+                            yield batch
+                        if fault is not None:
+                            raise fault
+                        if chunk is None:
+                            break
+                        if raw or splitter.held > held:
+                            wait = self._policy.tail_seconds if decoder.finished else self._policy.idle_seconds
+                            deadline = min(now() + wait, call.deadline)
+                        held = splitter.held
                 if decoder.done:
                     await self._drain(body)
         finally:
@@ -143,36 +158,15 @@ class ModelHttp:
             raise fault
         return bytes(held)
 
-    async def _read(
-        self, call: HttpCall, body: AsyncIterator[bytes], decoder: Decoder, deadline: float
-    ) -> AsyncGenerator[list[ProviderEvent], None]:
-        """Feed the decoder until it is done, the body ends, or the answer is whole and its tail does not come."""
-        now = asyncio.get_running_loop().time
-        splitter = SseSplitter(self._policy.event_bytes)
-        held = 0
-        while not decoder.done:
-            chunk = await self._chunk(call, body, decoder, deadline)
-            raw = self._split(call, splitter, chunk)
-            batch: list[ProviderEvent] = []
-            fault = _feed(call.provider, decoder, raw, batch)
-            if batch:
-                yield batch
-            if fault is not None:
-                raise fault
-            if chunk is None:
-                return
-            if raw or splitter.held > held:
-                wait = self._policy.tail_seconds if decoder.finished else self._policy.idle_seconds
-                deadline = min(now() + wait, call.deadline)
-            held = splitter.held
-
     async def _chunk(
-        self, call: HttpCall, body: AsyncIterator[bytes], decoder: Decoder, deadline: float
+        self, call: HttpCall, body: AsyncIterator[bytes], decoder: Decoder, patience: Patience
     ) -> bytes | None:
         """Read once; None at the end, and when the connection fails after a whole answer."""
         try:
-            async with asyncio.timeout_at(deadline):
-                return await anext(body, None)
+            with patience:
+                return await body.__anext__()
+        except StopAsyncIteration:
+            return None
         except Exception as error:  # noqa: BLE001 - see _open
             fault = _fault(error, call)
         if decoder.finished:
@@ -228,8 +222,14 @@ def _feed(provider: str, decoder: Decoder, raw: list[RawEvent], batch: list[Prov
 
 
 def _bytes_of(response: "httpx.Response") -> AsyncGenerator[bytes, None]:
-    """Read the body as it comes; only a server that compresses although it was asked not to is decoded."""
-    body = response.aiter_bytes() if response.headers.get("content-encoding") else response.aiter_raw()
+    """Read the body as it comes; only a server that compresses although it was asked not to is decoded.
+
+    The stream itself is read, since `aiter_raw` would do no more than count its bytes.
+    """
+    if response.headers.get("content-encoding"):
+        body = response.aiter_bytes()
+    else:
+        body = aiter(cast("httpx.AsyncByteStream", response.stream))
     return cast("AsyncGenerator[bytes, None]", body)  # that is what they are, and so they can be closed
 
 

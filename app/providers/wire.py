@@ -48,7 +48,7 @@ def count(value: Any) -> int:
 def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Give an object inside an object; an empty one when there is none."""
     found = document.get(name)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def is_whole(data: bytes) -> bool:

@@ -81,18 +81,13 @@ class ChatDecoder:
         if data[:1] == b"[" and data.strip() == b"[DONE]":
             self.finished = self.done = True
             return []
-        # Nearly every event is an answer's piece by its form; its first choice is looked at for an error in `_choice`.
         document = document_of(
-            self._provider,
-            event,
-            data,
-            self._secrets,
-            ours=lambda found: event != "error" and "choices" in found and "error" not in found,
+            self._provider, event, data, self._secrets, ours=_is_none if event == "error" else _is_piece
         )
         events: list[ProviderEvent] = []
         choices = document.get("choices")
         choice: Mapping[str, Any] = {}
-        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) and not choices[0].get("index"):
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict) and not choices[0].get("index"):
             choice = choices[0]
             self._choice(choice, events)
         if (told := _usage(document, choice)) is not None:
@@ -125,7 +120,7 @@ class ChatDecoder:
 
     def _choice(self, choice: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         delta = choice.get("delta", choice.get("message"))
-        if isinstance(delta, Mapping):
+        if isinstance(delta, dict):
             self._delta(delta, events)
         raw = str(choice.get("finish_reason") or "")
         native = str(choice.get("native_finish_reason") or "").lower()
@@ -161,19 +156,19 @@ class ChatDecoder:
             self._say(refusal, events)
         calls = delta.get("tool_calls")
         for entry in calls if isinstance(calls, list) else ():
-            if isinstance(entry, Mapping):
+            if isinstance(entry, dict):
                 events += self._calls.push(entry)
 
     def _parts(self, parts: Sequence[Any], events: list[ProviderEvent]) -> None:
         """Read content that comes as a list of parts; a thinking part holds a list of texts again."""
         for piece in parts:
-            if not isinstance(piece, Mapping):
+            if not isinstance(piece, dict):
                 continue
             if isinstance(text := piece.get("text"), str) and text:
                 self._say(text, events)
             thinking = piece.get("thinking")
             for entry in thinking if isinstance(thinking, list) else [{"text": thinking}]:
-                if isinstance(entry, Mapping) and isinstance(text := entry.get("text"), str) and text:
+                if isinstance(entry, dict) and isinstance(text := entry.get("text"), str) and text:
                     self._think(text, events)
 
     def _say(self, text: str, events: list[ProviderEvent]) -> None:
@@ -221,9 +216,18 @@ class ChatDecoder:
         return "stop" if self._raw is None else _REASONS.get(self._raw, "other")
 
 
+def _is_piece(document: Mapping[str, Any]) -> bool:
+    """Tell what nearly every event is; its first choice is looked at for an error in `ChatDecoder._choice`."""
+    return "choices" in document and "error" not in document
+
+
+def _is_none(_: Mapping[str, Any]) -> bool:
+    return False
+
+
 def _usage(document: Mapping[str, Any], choice: Mapping[str, Any]) -> Usage | None:
     told = document.get("usage") or choice.get("usage") or part(document, "x_groq").get("usage")
-    if not isinstance(told, Mapping):
+    if not isinstance(told, dict):
         return None
     prompt = part(told, "prompt_tokens_details")
     return Usage(

@@ -70,7 +70,7 @@ class GeminiDecoder:
             return events
         document = document_of(self._provider, event, data, self._secrets)
         candidates = document.get("candidates")
-        if isinstance(candidates, list) and candidates and isinstance(candidates[0], Mapping):
+        if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
             self._candidate(candidates[0], events)
         self._check_prompt(document)
         if model := document.get("modelVersion"):
@@ -102,7 +102,7 @@ class GeminiDecoder:
     def _candidate(self, candidate: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         parts = part(candidate, "content").get("parts")
         for piece in parts if isinstance(parts, list) else ():
-            if isinstance(piece, Mapping):
+            if isinstance(piece, dict):
                 self._part(piece, events)
         raw = str(candidate.get("finishReason") or "")
         if raw in _FAILED:
@@ -118,7 +118,7 @@ class GeminiDecoder:
     def _part(self, piece: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         text = piece.get("text")
         signature = piece.get("thoughtSignature")
-        if isinstance(piece.get("functionCall"), Mapping):
+        if isinstance(piece.get("functionCall"), dict):
             self._call(piece["functionCall"], signature, events)
         elif piece.get("thought"):
             thought = self._reasoning.push(text) if isinstance(text, str) else ""
@@ -134,7 +134,7 @@ class GeminiDecoder:
         invalid = None
         if told is None:
             arguments = {}
-        elif not isinstance(arguments, Mapping):
+        elif not isinstance(arguments, dict):
             invalid, arguments = str(told), {}
         own = {"id": function.get("id"), "signature": signature}
         extra = {name: value for name, value in own.items() if value}

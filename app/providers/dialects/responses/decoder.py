@@ -171,7 +171,7 @@ class ResponsesDecoder:
             case "message":
                 content = item.get("content")
                 for entry in content if isinstance(content, list) and place not in self._told else ():
-                    if isinstance(entry, Mapping):
+                    if isinstance(entry, dict):
                         self._refused = self._refused or "refusal" in entry
                         self._say(entry.get("text") or entry.get("refusal"), events)
             case _:
@@ -195,7 +195,7 @@ class ResponsesDecoder:
         output = response.get("output")
         known = {call.id for call in self._calls if call.ended}
         for place, item in enumerate(output if isinstance(output, list) else ()):
-            if place not in self._told and isinstance(item, Mapping) and item.get("call_id") not in known:
+            if place not in self._told and isinstance(item, dict) and item.get("call_id") not in known:
                 self._item(place, item, events)
         self._raw = str(response.get("status") or document.get("type")).removeprefix("response.")
         if self._raw == "incomplete":
