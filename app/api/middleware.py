@@ -60,7 +60,11 @@ class _Exchange:
         began = time.perf_counter()
 
         async def sender(message: Message) -> None:
-            self._note(message)
+            if message["type"] == "http.response.body":
+                self._sent += len(message.get("body", b""))
+                self._whole = not message.get("more_body", False)
+            else:
+                self._begin(message)
             await send(message)
 
         try:
@@ -75,16 +79,13 @@ class _Exchange:
         finally:
             self._tell(time.perf_counter() - began)
 
-    def _note(self, message: Message) -> None:
+    def _begin(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
             headers[REQUEST_ID_HEADER] = self._request_id
             for name, value in _DEFAULTS.items():
                 headers.setdefault(name, value)
-        elif message["type"] == "http.response.body":
-            self._sent += len(message.get("body", b""))
-            self._whole = not message.get("more_body", False)
 
     def _tell(self, seconds: float) -> None:
         path = self._scope["path"]

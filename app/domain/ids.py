@@ -1,6 +1,7 @@
 """Names: fresh ones, and those that are made of other names."""
 
 import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import Final
 from uuid import UUID, uuid4, uuid5
@@ -21,6 +22,8 @@ def fresh_uuid() -> UUID:
     return uuid4()
 
 
+_KEY_BYTES: Final = 16
+_RANDOM_BYTES: Final = 11
 _CONVERSATIONS: Final = UUID("6f1d2c3a-4c0e-5f1b-9a55-3c7e0f9a7b21")
 
 
@@ -36,23 +39,30 @@ def conversation_id_for(organization_id: str, user_id: str, idempotency_key: str
 
 
 def stream_id_for(conversation: UUID) -> str:
-    """Make a stream id that contains its conversation's row key, so that a call on a stream finds its shard."""
-    return f"st_{conversation.hex}{secrets.token_hex(6)}"
+    """Make a stream id that contains its conversation's row key, so that a call on a stream finds its shard.
+
+    It is in every frame, so it is short: Base64 of the key and of 88 random bits.
+    """
+    return f"st_{_short(conversation.bytes + secrets.token_bytes(_RANDOM_BYTES))}"
 
 
 def conversation_of(stream_id: str) -> UUID | None:
     """Read the row key out of a stream id; None when the text is no stream id."""
     body = stream_id.removeprefix("st_")
-    expected = 32 + 12
-    if body == stream_id or len(body) != expected or not body.isalnum():
-        return None
     try:
-        return UUID(hex=body[:32])
+        named = urlsafe_b64decode(body)
     except ValueError:
         return None
+    right = len(named) == _KEY_BYTES + _RANDOM_BYTES and stream_id == f"st_{_short(named)}"
+    return UUID(bytes=named[:_KEY_BYTES]) if right else None
 
 
 def gmi_instance_id(organization_id: str, user_id: str, session_id: str, persona_id: str) -> str:
     """Give the id of a session's GMI: the same on every replica and after a restart."""
     identity = f"{organization_id}\x00{user_id}\x00{session_id}\x00{persona_id}"
-    return f"gmi_{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+    return f"gmi_{_short(blake2b(identity.encode(), digest_size=9).digest())}"
+
+
+def _short(name: bytes) -> str:
+    """Write as text for addresses; the length is a multiple of three, so there is no padding."""
+    return urlsafe_b64encode(name).decode()

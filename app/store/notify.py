@@ -67,7 +67,7 @@ class ListenBus:
             await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
 
     async def _listen(self, wake: Wake) -> None:
-        connection = await asyncpg.connect(self._url, timeout=5, command_timeout=5, statement_cache_size=0)
+        connection = await asyncpg.connect(self._url, timeout=5, command_timeout=5)
         try:
             own = connection.get_server_pid()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from app.domain.chunks import ChunkType, StreamChunk
+from app.domain.chunks import FINAL_TYPES, ChunkType, StreamChunk
 from app.domain.jsontext import dumps, loads
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
@@ -63,11 +63,10 @@ class Envelope:
         shared, metadata = self._traced if chunk.type in _TRACED else self._plain
         if chunk.metadata:
             metadata = _encoded({**shared, **chunk.metadata})
-        return b'id: %d-%d\n%b%b,"timestamp":"%b"%b%b%b}\n\n' % (
+        return b'id: %d-%d\n%b%b"%b%b%b}\n\n' % (
             fence,
             n,
             begin,
-            b"true" if chunk.is_final else b"false",
             time,
             b"," if body else b"",
             body,
@@ -75,10 +74,10 @@ class Envelope:
         )
 
     @staticmethod
-    def _begin(name: str, shared: bytes) -> bytes:
+    def _begin(name: ChunkType, shared: bytes) -> bytes:
         """Give what the frames of one type have in common: everything from behind the id to the first that differs."""
-        type_ = name.encode()
-        return b'event: %b\ndata: {"type":"%b",%b,"is_final":' % (type_, type_, shared)
+        type_, final = name.encode(), b"true" if name in FINAL_TYPES else b"false"
+        return b'event: %b\ndata: {"type":"%b",%b,"is_final":%b,"timestamp":"' % (type_, type_, shared, final)
 
 
 def _encoded(metadata: Mapping[str, Any]) -> bytes:

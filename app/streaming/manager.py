@@ -59,7 +59,8 @@ class AsyncStreamClientBridge(Generic[T]):
         if self.closed:
             return
         self._items.extend(self._takes(said))
-        self._some.set()
+        if self._feed is None:
+            self._some.set()
         if len(self._items) >= MOST_WAITING:
             self.close()
 
@@ -126,7 +127,7 @@ class StreamingManager:
     def clients(self, operation: UUID, conversation: UUID) -> list[AsyncStreamClientBridge[Any]]:
         """Give the clients of an operation."""
         own = self._facade.get(operation)
-        observers = self._observers.get(conversation, ())
+        observers = self._observers.get(conversation, ()) if self._observers else ()
         return [*observers] if own is None else [own, *observers]
 
     def push(self, operation: UUID, conversation: UUID, said: Said) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from app.domain.errors import DatabaseError, MalformedError
@@ -58,8 +58,7 @@ class _Scope:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """The frames behind a cursor; where to read on, in a younger ring perhaps; and whether it is all over."""
 
     frames: list[bytes]
@@ -158,10 +157,10 @@ class Tail:
         """Give the ring that the cursor stands in; one that was read so far is read to its end, also when it closed."""
         if not self._may_send():
             return None
-        for known in (ring, self._rings.find(stream_id)):
-            if known is not None and not known.lost and known.fence == cursor.fence:
-                return known
-        return None
+        if ring is not None and not ring.lost and ring.fence == cursor.fence:
+            return ring
+        found = self._rings.find(stream_id)
+        return found if found is not None and not found.lost and found.fence == cursor.fence else None
 
     def _running(self, ring: Ring | None, cursor: Cursor) -> _Found | None:
         """Give what the ring has behind the cursor, which may be nothing yet; None when the ring can't tell."""

@@ -107,8 +107,9 @@ class Publisher:
         operation = self._operation
         if isinstance(item, Outcome):
             return
-        await operation.may_go_on()
-        if item.type == "text_delta":
+        if not operation.goes_on:
+            await operation.may_go_on()
+        if item.type == "text_delta" and not operation.touched:
             await operation.touch()
         operation.emit(item)
 

@@ -44,7 +44,7 @@ class Step:
     waiting_tools: frozenset[str]
     on_call: Callable[[ModelCall], None]
     counter: TokenCounter
-    text: str = ""
+    texts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
     lost: Usage = field(default_factory=Usage)
@@ -58,6 +58,11 @@ class Step:
     """What the text must be. It is judged when it is whole, and held back until then unless the turn wants it told."""
 
     judged: Judged | None = None
+
+    @property
+    def text(self) -> str:
+        """What the model has written so far."""
+        return "".join(self.texts)
 
     async def run(self) -> AsyncGenerator[GmiChunk, None]:
         """Yield the step's chunks, `StepFinished` last; a text without calls is judged where it must fit a schema.
@@ -123,7 +128,7 @@ class Step:
         match event:
             case TextPiece(text):
                 cleaned = clean_text(text)
-                self.text += cleaned
+                self.texts.append(cleaned)
                 held = self.structured is not None and not self.structured.stream_deltas
                 return [] if held else [TextDelta(cleaned)]
             case CallsReady() if self.last:

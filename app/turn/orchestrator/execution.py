@@ -203,8 +203,9 @@ class Saying:
 
     async def more(self) -> None:
         """Push what the operation says next."""
-        said = await anext(self._emissions, None)
-        if said is None:
+        try:
+            said = await self._emissions.__anext__()
+        except StopAsyncIteration:
             self._manager.end(*self._named)
         else:
             self._manager.push(*self._named, said)

@@ -93,7 +93,7 @@ class Operation:
         self._early: list[StreamChunk] = []
         self._note_on_first: Mapping[str, Any] | None = None
         self._opening: dict[int, list[bytes]] = {}
-        self._touched = False
+        self.touched = False
         self._rounds = 0
         self.calls: list[ModelCall] = []
         self._owed: dict[str, ToolResult] = {}
@@ -193,12 +193,12 @@ class Operation:
 
     async def touch(self) -> None:
         """Store, once, that the outside world may see something of this operation: it can't be run again unseen."""
-        if not self._touched:
+        if not self.touched:
             database = self.services.database
             await self._note(
                 database.statement, lambda connection: inbound.touch(connection, self.conversation, self.id, self.fence)
             )
-            self._touched = True
+            self.touched = True
 
     async def before_effect(self) -> None:
         """Wait until this process may act, and store that the outside world may see it."""
@@ -263,6 +263,12 @@ class Operation:
             if not landed:
                 self.lose()
             return
+
+    @property
+    def goes_on(self) -> bool:
+        """Tell whether this process may act and the ring has room; if not, `may_go_on` waits for it, or says why."""
+        ring = self.ring
+        return self.services.lease.is_fresh and (ring is None or (ring.has_room and not ring.lost))
 
     async def may_go_on(self) -> None:
         """Wait until this process may act and the ring has room; LostFenceError when the operation is not ours."""
