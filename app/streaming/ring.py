@@ -6,12 +6,12 @@ database.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 from uuid import UUID
+
+from app.streaming.bell import Bell
 
 KEPT_BYTES: Final = 1 << 20
 UNWRITTEN_BYTES: Final = 4 << 20
@@ -55,10 +55,10 @@ class Ring:
         self.in_flight: Batch | None = None
         self.retry_at = 0.0
         self.on_lost: Callable[[], None] | None = None
-        self._frames: deque[bytes] = deque()
+        self._frames: list[bytes] = []
         self._kept = 0
         self._unwritten = 0
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._bell = Bell()
         self._timer: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -108,7 +108,7 @@ class Ring:
         return [batch for batch in (flying, rest) if batch is not None]
 
     def _batch_after(self, n: int) -> Batch | None:
-        frames = list(islice(self._frames, n + 1 - self.first_n, None))
+        frames = self._frames[n + 1 - self.first_n :]
         if not frames:
             return None
         return Batch(self.conversation, self.stream_id, self.fence, n + 1, self.last_n, b"".join(frames))
@@ -116,16 +116,24 @@ class Ring:
     def mark_durable(self, n: int) -> None:
         """Learn that the frames up to `n` are stored; old ones may go."""
         if n > self.durable_n:
-            written = islice(self._frames, self.durable_n + 1 - self.first_n, n + 1 - self.first_n)
+            written = self._frames[self.durable_n + 1 - self.first_n : n + 1 - self.first_n]
             self._unwritten -= sum(map(len, written))
             self.durable_n = n
         if self.in_flight is not None and self.in_flight.last_n <= self.durable_n:
             self.in_flight = None
-        while self._kept > KEPT_BYTES and self.first_n <= self.durable_n:
-            self._kept -= len(self._frames.popleft())
-            self.first_n += 1
+        self._forget()
         if self._unwritten < UNWRITTEN_BYTES:
             self._room.set()
+
+    def _forget(self) -> None:
+        """Let durable frames go, the oldest first, while there are too many."""
+        gone = 0
+        while self._kept > KEPT_BYTES and self.first_n <= self.durable_n:
+            self._kept -= len(self._frames[gone])
+            self.first_n += 1
+            gone += 1
+        if gone:
+            del self._frames[:gone]
 
     def after(self, n: int) -> list[bytes] | None:
         """Give the next frames behind `n`, about `PIECE_BYTES` of them; None when the ring no longer holds the next."""
@@ -144,18 +152,13 @@ class Ring:
         """Wait until there may be a frame behind `n`, or the ring is closed or lost; may return for nothing."""
         if self.last_n > n or self.closed or self.lost:
             return
-        woken = asyncio.get_running_loop().create_future()
-        self._waiting.add(woken)
-        try:
-            await woken
-        finally:
-            self._waiting.discard(woken)
+        await self._bell.heard()
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Change frames in place, for whoever has not read them yet; a batch on its way stays as it is."""
-        self._frames = deque(map(change, self._frames))
+        self._frames = [change(frame) for frame in self._frames]
         self._kept = sum(map(len, self._frames))
-        self._unwritten = sum(map(len, islice(self._frames, max(0, self.durable_n + 1 - self.first_n), None)))
+        self._unwritten = sum(map(len, self._frames[max(0, self.durable_n + 1 - self.first_n) :]))
 
     def close(self) -> None:
         """No frame will follow."""
@@ -178,19 +181,14 @@ class Ring:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, set()
-        for woken in waiting:
-            if not woken.done():
-                woken.set_result(None)
+        self._bell.ring()
 
     def _push(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._kept += len(frame)
 
     def _wake(self) -> None:
-        if not self._waiting:
-            return
-        if len(self._waiting) <= FEW_READERS:
+        if len(self._bell) <= FEW_READERS:
             self.nudge()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.nudge)

@@ -167,7 +167,7 @@ class Tail:
         frames = ring.after(cursor.n) if ring is not None else None
         if ring is None or frames is None or (ring.closed and not frames):
             return None
-        return _Found(frames, Cursor(ring.fence, cursor.n + len(frames)))
+        return _Found(frames, Cursor(ring.fence, cursor.n + len(frames)) if frames else cursor)
 
     async def _stored(self, scope: _Scope, cursor: Cursor, seconds: float) -> _Found:
         """Give what is stored behind the cursor; while the database is away, nothing."""

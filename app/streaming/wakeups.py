@@ -10,6 +10,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from app.streaming.bell import Bell
+
 GATHER_SECONDS: Final = 0.007
 """Hints for other processes are gathered this long, so that one notification tells of a whole flush."""
 
@@ -36,20 +38,19 @@ class Watch:
         """Start with no change."""
         self.readers = 0
         self.changes = 0
-        self._changed = asyncio.Event()
+        self._bell = Bell()
 
     def note(self) -> None:
         """Wake all who wait."""
         self.changes += 1
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._bell.ring()
 
     async def since(self, seen: int, seconds: float) -> bool:
         """Wait until there is a change that `seen` does not count; False when none came in time."""
         try:
             async with asyncio.timeout(seconds):
                 while self.changes == seen:
-                    await self._changed.wait()
+                    await self._bell.heard()
         except TimeoutError:
             return False
         return True
