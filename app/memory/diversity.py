@@ -22,13 +22,16 @@ def diverse(found: Sequence[FoundChunk], vectors: Vectors, *, top_k: int, balanc
     words = [frozenset(_WORDS.findall(chunk.content.casefold())) for chunk in found]
     left, taken = list(range(len(found))), list[int]()
     nearest = [0.0] * len(found)
+    units = [_unit(vectors.get(chunk.chunk_id)) for chunk in found]
     while left and len(taken) < top_k:
         best = max(left, key=lambda place: (balance * fits[place] - (1 - balance) * nearest[place], -place))
         left.remove(best)
         taken.append(best)
         for place in left:
-            one, other = (vectors.get(found[each].chunk_id) for each in (place, best))
-            likeness = _overlap(words[place], words[best]) if one is None or other is None else _cosine(one, other)
+            one, other = units[place], units[best]
+            likeness = (
+                _overlap(words[place], words[best]) if one is None or other is None else sum(map(mul, one, other))
+            )
             nearest[place] = max(nearest[place], likeness)
     return [found[place] for place in taken]
 
@@ -40,9 +43,10 @@ def _fits(found: Sequence[FoundChunk]) -> list[float]:
     return [(score - least) / (most - least) if most > least else 1.0 for score in scores]
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    size = math.hypot(*one) * math.hypot(*other)
-    return sum(map(mul, one, other)) / size if size else 0.0
+def _unit(vector: Sequence[float] | None) -> Sequence[float] | None:
+    """Give the vector with the length one, so that a product of two is their cosine."""
+    length = math.hypot(*vector) if vector is not None else 0.0
+    return [number / length for number in vector] if vector is not None and length else vector
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:

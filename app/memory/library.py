@@ -4,6 +4,7 @@ The two lists are fused by reciprocal rank. Without an embedding model, or in a 
 found by their words alone.
 """
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +32,9 @@ CANDIDATES: Final = 100
 """How many passages each way of looking gives at most, before the two are fused."""
 
 MMR_SHARE: Final = 5
-"""Of how many times the passages that are wanted those are chosen that say something new."""
+MMR_MOST: Final = 60
+"""Of how many times the passages that are wanted, and of how many at most beyond them, those that say something new
+are chosen: each is compared with each."""
 
 RANK_CONSTANT: Final = 60
 """The constant of reciprocal rank fusion: how little the first places differ."""
@@ -93,9 +96,10 @@ class Library:
             found = fused(by_words, by_meaning)
             if lookup.strategy != "mmr":
                 return found[: lookup.top_k]
-            found = found[: MMR_SHARE * lookup.top_k]
+            found = found[: max(lookup.top_k, min(MMR_SHARE * lookup.top_k, MMR_MOST))]
             near = await passages.vectors(connection, lookup.caller.organization_id, found) if by_meaning else {}
-        return diverse(found, near, top_k=lookup.top_k, balance=lookup.mmr_lambda)
+        # Beside the event loop, since long vectors take their time.
+        return await asyncio.to_thread(diverse, found, near, top_k=lookup.top_k, balance=lookup.mmr_lambda)
 
     def _record(
         self, caller: Caller, new: NewDocument, chunks: Sequence[Chunk], vectors: Sequence[Sequence[float]]
