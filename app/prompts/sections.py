@@ -93,7 +93,7 @@ def _mood(given: PromptInput) -> Sequence[str]:
 
 
 def _limits(given: PromptInput) -> Sequence[str]:
-    return tuple(f"- {limit}" for limit in given.persona.hard_limits)
+    return tuple(f"- {limit}" for limit in given.persona.hard_limits if limit.strip())
 
 
 def sections_of(given: PromptInput) -> Sequence[Section]:

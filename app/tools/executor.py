@@ -10,6 +10,7 @@ from app.domain.jsontext import dumps
 from app.domain.messages import ToolCall
 from app.domain.text import clean
 from app.domain.tools import ToolResult
+from app.tools.arguments import with_defaults
 from app.tools.base import Tool, ToolContext, ToolError
 from app.tools.registry import ToolRegistry
 
@@ -45,7 +46,7 @@ class ToolExecutor:
         timeout = self._registry.rules(call.name).timeout or self._timeout
         try:
             async with asyncio.timeout(timeout):
-                output = await tool.execute(call.arguments, context)
+                output = await tool.execute(with_defaults(call.arguments, tool.spec.input_schema), context)
         except TimeoutError:
             return failed(call, "TOOL_TIMEOUT", f"The tool took longer than {timeout:g} seconds.")
         except ToolError as error:
@@ -85,7 +86,7 @@ def _output_fault(output: Any, schema: Mapping[str, Any] | None) -> str | None:
 def _argument_fault(call: ToolCall, schema: Mapping[str, Any]) -> str | None:
     if call.invalid is not None:
         return f"The arguments are not a JSON object: {call.invalid[:200]}"
-    return _misfit(dict(call.arguments), schema)
+    return _misfit(with_defaults(call.arguments, schema), schema)
 
 
 def _misfit(value: Any, schema: Mapping[str, Any]) -> str | None:

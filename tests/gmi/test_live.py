@@ -39,11 +39,16 @@ class Own:
         self.may_end.set()
         self.has_ended = False
         self.refuses = False
+        self.works = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         self.asked.append(turn)
         self.prepared.append(f"{turn.context.conversation_id}: {turn.messages[-1].content}")
         yield FinalResponseMarker()
+        self.works.set()
+        await self.may_answer.wait()
         yield self.outputs.pop(0)
 
     def hydrate_conversation_history(self, messages: Sequence[Message]) -> None:
@@ -81,6 +86,10 @@ class Makes:
         """What the last turn was told, without the system's prompt."""
         turn = next(gmi.asked[-1] for gmi in reversed(self.made) if gmi.asked)
         return [(message.role, message.content) for message in turn.messages if message.role != "system"]
+
+
+async def next_of(items: AsyncIterator[Any]) -> Any:
+    return await anext(items)
 
 
 async def ask(stage: Stage, text: str = "What is the weather?", chat: str = CHAT, **more: Any) -> None:
@@ -318,3 +327,41 @@ async def test_a_gmi_remembers_so_many_messages_and_no_answer_without_its_call(s
         assert isinstance(gmi, LiveGmi)
         assert [message.role for message in gmi.history[:2]] == ["assistant", "user"]
         assert len(gmi.history) == 19
+
+
+async def test_a_gmi_runs_the_turns_of_its_conversations_one_after_another(shared_database: str) -> None:
+    makes = Makes(end("One."), end("Two."), end("Three."))
+    async with makes.stage(shared_database, persistence=True) as stage:
+        await ask(stage, "First?")
+        gmi, own = await makes.gmis.acquire(ADA, SESSION, "demo"), makes.made[0]
+        assert isinstance(gmi, LiveGmi)
+        turn = own.asked[0]
+        first, second = gmi.process_turn_stream(turn), gmi.process_turn_stream(turn)
+        assert await anext(first) == FinalResponseMarker()
+        waits = asyncio.create_task(next_of(second))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert (len(own.asked), waits.done(), gmi.is_busy) == (2, False, True)
+        assert [item async for item in first] == [end("Two.")]
+        async with asyncio.timeout(30):
+            assert await waits == FinalResponseMarker()
+        await second.aclose()  # type: ignore[attr-defined]
+        assert gmi.is_busy is False
+
+
+async def test_results_are_refused_while_the_gmi_runs_a_turn_of_another_conversation(shared_database: str) -> None:
+    makes = Makes(stop("c1"), end("Other."), end("Mild."))
+    async with makes.stage(shared_database, persistence=True) as stage:
+        await ask(stage)
+        pause, own = await held(stage), makes.made[0]
+        own.works.clear()
+        own.may_answer.clear()
+        other = asyncio.create_task(ask(stage, "Something else?", OTHER))
+        async with asyncio.timeout(30):
+            await own.works.wait()
+        assert codes(await by_results(stage, pause, result("c1"))) == ["SYS_INVALID_STATE"]
+        assert await held(stage) == pause
+        own.may_answer.set()
+        async with asyncio.timeout(30):
+            await other
+        assert (await by_results(stage, pause, result("c1")))[-1]["final_response_text"] == "Mild."

@@ -10,7 +10,7 @@ from app.domain.errors import ValidationError
 from app.domain.turn import TurnOptions
 from app.domain.usage import Usage
 from app.providers.scripted import call
-from app.turn.gmi.structured import StructuredReply
+from app.turn.gmi.structured import Judged, StructuredReply
 from tests.gmi.rig import HOST_TOOL, Echo, Rig, letters
 from tests.requirements import requirement
 from tests.stage import WEATHER, Stage, one, result, types
@@ -160,3 +160,10 @@ async def test_the_value_is_on_the_final_response_of_turns_and_of_continuations(
     assert "text_delta" not in types(chunks)
     assert "structured" not in one(plain, "final_response")
     assert [content for role, content in await stage.said() if role == "assistant"] == [GOOD, None, GOOD, "Plain."]
+
+
+def test_an_object_or_a_list_in_quotes_is_taken_for_what_it_is() -> None:
+    schema = {"type": "object", "properties": {"days": {"type": "array", "items": {"type": "integer"}}}}
+
+    assert StructuredReply(schema).judge('{"days": "[1, 2]"}') == Judged({"days": [1, 2]}, ())
+    assert StructuredReply(schema).judge('{"days": "[true]"}').value == {"days": "[true]"}

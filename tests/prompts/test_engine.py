@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from inline_snapshot import snapshot
 
 from app.conversation.tokens import Estimate
@@ -164,3 +165,10 @@ def test_the_language_is_named_where_it_was_chosen_and_not_where_it_was_only_fou
     assert "'fr'" in told("de", "fr", "source:detected", "target:fallback")
     assert told("de", "de", "source:detected", "target:source") == PERSONA.system_prompt.strip()
     assert told("en", "en", "source:default", "target:source") == PERSONA.system_prompt.strip()
+
+
+@pytest.mark.parametrize(("limits", "told"), [(("  ",), ""), ((" ", "Never guess."), "\n- Never guess.")])
+def test_a_blank_limit_is_none(limits: tuple[str, ...], told: str) -> None:
+    system = built(PromptInput(Persona("p", "P", "Be brief.", hard_limits=limits))).system
+
+    assert system.partition("Limits, which")[2].partition(":")[2] == told

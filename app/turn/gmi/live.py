@@ -26,7 +26,7 @@ SHUTDOWN_SECONDS: Final = 10.0
 
 
 class LiveGmi:
-    """A GMI that remembers every turn of its session, whatever the conversation.
+    """A GMI that remembers every turn of its session, whatever the conversation. It runs one turn at a time.
 
     The host's own is told of what happens here by methods that it may have: `hydrate_conversation_history(messages)`
     and `hydrate_turn_context(session_id=…, conversation_id=…, organization_id=…)` when the runtime sets its history,
@@ -39,7 +39,13 @@ class LiveGmi:
         self.instance_id = own.instance_id
         self.takes_results_together = takes_results_together(own)
         self.history: tuple[Message, ...] = ()
+        self._at_work = asyncio.Lock()
         self._turns: dict[str, str] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether a turn is running on it."""
+        return self._at_work.locked()
 
     def holds(self, conversation_id: str, turn_id: str) -> bool:
         """Tell whether the turn is in the history, and no later one of its conversation."""
@@ -61,8 +67,8 @@ class LiveGmi:
         self._turns = {context["conversation_id"]: turn_id}
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
-        """Let the host's GMI run the turn, and remember what was said."""
-        async with aclosing(self.own.process_turn_stream(turn)) as items:  # type: ignore[type-var]
+        """Let the host's GMI run the turn, behind one that it runs already, and remember what was said."""
+        async with self._at_work, aclosing(self.own.process_turn_stream(turn)) as items:  # type: ignore[type-var]
             async for item in items:
                 if isinstance(item, GmiOutput):
                     self._remember(turn, item)

@@ -13,6 +13,7 @@ from app.domain.errors import StructuredOutputError, ValidationError
 from app.domain.jsontext import dumps_text, loads
 from app.domain.messages import Message, text_of
 from app.providers.base import ModelRequest
+from app.tools.arguments import with_containers
 
 MOST_ISSUES: Final = 5
 LONGEST_QUOTE: Final = 500
@@ -84,15 +85,22 @@ class StructuredReply:
         return (Message("system", words), *messages)
 
     def judge(self, text: str) -> Judged:
-        """Read the value out of a reply and compare it with the schema."""
+        """Read the value out of a reply and compare it with the schema; an object in quotes is taken for the object."""
         found = _value(text)
         if found is None:
             return Judged(None, ("The reply holds no JSON value.",))
-        value = found[0]
+        issues = self._issues(found[0])
+        if issues:
+            mended = with_containers(found[0], self.schema)
+            if mended != found[0] and not self._issues(mended):
+                return Judged(mended, ())
+        return Judged(found[0], issues)
+
+    def _issues(self, value: Any) -> tuple[str, ...]:
         from jsonschema import Draft202012Validator  # noqa: PLC0415 - see above
 
         faults = sorted(Draft202012Validator(self.schema).iter_errors(value), key=lambda fault: fault.json_path)
-        return Judged(value, tuple(f"At {fault.json_path}: {fault.message[:200]}" for fault in faults[:MOST_ISSUES]))
+        return tuple(f"At {fault.json_path}: {fault.message[:200]}" for fault in faults[:MOST_ISSUES])
 
     def repair(self, text: str, issues: tuple[str, ...]) -> tuple[Message, Message]:
         """Give the bad reply and the request to mend it; they are sent, and not kept."""

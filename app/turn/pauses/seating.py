@@ -19,13 +19,17 @@ from app.turn.pauses.snapshot import Snapshot
 def seat(gmi: Gmi, pause: PauseRecord, snapshot: Snapshot, *, persistence: bool) -> None:
     """Have the GMI hold the paused turn, and no other conversation's.
 
-    With persistence off its own history stays: InvalidStateError when the GMI that paused is gone, and that with it.
+    With persistence off its own history stays: InvalidStateError when the GMI that paused is gone, and that with it;
+    and while it runs a turn of another conversation, whose history can't be taken from under it.
     """
     if not isinstance(gmi, LiveGmi):
         return
     is_the_one = gmi.holds(pause.conversation_id, pause.turn_id)
-    if is_the_one and not gmi.is_shared(pause.conversation_id):
+    if is_the_one and not gmi.is_busy and not gmi.is_shared(pause.conversation_id):
         return
+    if persistence and gmi.is_busy:
+        message = "The agent runs a turn of another conversation of its session; send the results again later."
+        raise InvalidStateError(message, pause_id=pause.pause_id)
     if persistence:
         gmi.begin(
             snapshot.messages,
