@@ -291,6 +291,20 @@ async def test_faded_memories_go_in_batches_beside_other_processes(mind: Mind, m
     assert max(gone) <= 2
 
 
+async def test_retention_forgets_by_itself_while_it_runs(mind: Mind) -> None:
+    await mind.keep("small talk")
+    await execute(mind.url, "UPDATE memory_traces SET accessed_at = now() - interval '99 days'")
+    retention = Retention(mind.memories._database, keep=timedelta(1), faded=timedelta(30), interval=0.01)
+    running = asyncio.create_task(retention.run())
+    try:
+        async with asyncio.timeout(30):
+            while await rows(mind.url, "SELECT 1 FROM memory_traces"):  # noqa: ASYNC110 - it works in the background
+                await asyncio.sleep(0.02)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 # What turns give back ------------------------------------------------------------------------------------------------
 
 
