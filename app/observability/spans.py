@@ -1,10 +1,14 @@
 """Spans of OpenTelemetry, where the process has set up something that reads them; otherwise they cost nothing."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.util.types import AttributeValue
+
+Tell = Callable[[Mapping[str, AttributeValue]], None]
+"""Adds attributes to a span."""
 
 
 def tracer(name: str) -> trace.Tracer | None:
@@ -18,6 +22,31 @@ def spanned(name: str, attributes: Mapping[str, str]) -> AbstractContextManager[
     """Make what runs inside a span of its own."""
     found = tracer("fermata.operation")
     return found.start_as_current_span(name, attributes=attributes) if found is not None else nullcontext()
+
+
+@contextmanager
+def spanned_in_pieces(name: str, attributes: Mapping[str, AttributeValue]) -> Iterator[Tell]:
+    """Make a span around what a generator gives in pieces; gives what tells the span more.
+
+    It is nobody's current span, since a generator may be closed elsewhere than it was begun. Of an error it has the
+    code alone.
+    """
+    found = tracer("fermata.operation")
+    if found is None:
+        yield _unheard
+        return
+    span = found.start_span(name, attributes=attributes)
+    try:
+        yield span.set_attributes
+    except Exception as error:
+        span.set_status(trace.StatusCode.ERROR, str(getattr(error, "code", type(error).__name__)))
+        raise
+    finally:
+        span.end()
+
+
+def _unheard(_: Mapping[str, AttributeValue]) -> None:
+    """Tell nobody: no span is made."""
 
 
 def here() -> dict[str, str] | None:

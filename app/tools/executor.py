@@ -10,6 +10,7 @@ from app.domain.jsontext import dumps
 from app.domain.messages import ToolCall
 from app.domain.text import clean
 from app.domain.tools import ToolResult
+from app.observability.spans import spanned
 from app.tools.arguments import with_defaults
 from app.tools.base import Tool, ToolContext, ToolError
 from app.tools.registry import ToolRegistry
@@ -40,6 +41,14 @@ class ToolExecutor:
         tool = self._registry.find(call.name)
         if tool is None:
             return failed(call, "TOOL_NOT_FOUND", f"There is no tool named {call.name}.")
+        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+        with spanned(f"execute_tool {call.name}", about) as span:
+            result = await self._run(call, tool, context)
+            if span is not None and result.is_error:
+                span.set_attribute("error.type", str((result.error_details or {}).get("code")))
+            return result
+
+    async def _run(self, call: ToolCall, tool: Tool, context: ToolContext) -> ToolResult:
         fault = _argument_fault(call, tool.spec.input_schema)
         if fault:
             return failed(call, "TOOL_ARGUMENTS_INVALID", fault)

@@ -11,7 +11,7 @@ import structlog
 from app.domain.errors import AppError, InternalError, TurnTimeoutError
 from app.domain.turn import StreamStatus
 from app.memory.embedding import embeddings_told
-from app.observability.spans import here, spanned
+from app.observability.spans import here, spanned, spanned_in_pieces
 from app.store.claims import ReplicaGoneError
 from app.store.database import OutcomeUnknownError
 from app.store.inbound import KeyTakenError
@@ -115,13 +115,14 @@ class Publisher:
 
     async def _settle(self, outcome: Outcome) -> None:
         self._settling = True
-        await settle(
-            self._operation,
-            self._ring(),
-            outcome,
-            taken_pause=self._taken_pause,
-            close_reason=self._close_reason,
-        )
+        with spanned_in_pieces("operation.settle", {"fermata.status": outcome.status.value}):
+            await settle(
+                self._operation,
+                self._ring(),
+                outcome,
+                taken_pause=self._taken_pause,
+                close_reason=self._close_reason,
+            )
         self._accounted = True
         self._line(outcome.status.value, error=(outcome.error or {}).get("code"))
 

@@ -11,6 +11,7 @@ from app.domain.jsontext import dumps_text
 from app.domain.messages import Message, ToolCall
 from app.domain.text import clean, clean_text
 from app.domain.usage import Hop, ModelCall, Usage
+from app.observability.spans import spanned_in_pieces
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving
 from app.providers.base import (
     CallPiece,
@@ -69,10 +70,18 @@ class Step:
 
         Raises ProviderError when no model could give the answer.
         """
-        async with aclosing(self.gateway.stream(self.route, self.request, self._attempted)) as events:
-            async for event in events:
-                for chunk in self._chunks(event):
-                    yield chunk
+        model = self.request.model
+        asked: dict[str, str | int] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": model,
+            "fermata.step": self.index,
+        }
+        with spanned_in_pieces(f"chat {model}", asked) as tell:
+            async with aclosing(self.gateway.stream(self.route, self.request, self._attempted)) as events:
+                async for event in events:
+                    for chunk in self._chunks(event):
+                        yield chunk
+            tell(self._served())
         if self.structured is not None and not self.calls:
             self.judged = self.structured.judge(self.text)
         yield self._end()
@@ -81,6 +90,20 @@ class Step:
     def finish_reason(self) -> str | None:
         """Why the model stopped, once it has."""
         return self.finished.reason if self.finished is not None else None
+
+    def _served(self) -> dict[str, str | int]:
+        """Give what a span tells of the answer; nothing of it is what was said."""
+        told, usage = self.finished or Finish("other"), self.usage or Usage()
+        about: dict[str, str | int | None] = {
+            "gen_ai.provider.name": self.hop.provider,
+            "gen_ai.response.model": told.response_model or self.hop.model,
+            "gen_ai.response.id": told.message_id,
+            "gen_ai.usage.input_tokens": usage.prompt_tokens,
+            "gen_ai.usage.output_tokens": usage.completion_tokens,
+            "fermata.hop": self.hop.number,
+            "fermata.finish_reason": self.finish_reason,
+        }
+        return {name: value for name, value in about.items() if value is not None}
 
     @property
     def enforcement(self) -> Enforcement:
