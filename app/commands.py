@@ -64,6 +64,7 @@ def serve() -> None:
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
     try:
+        config.load()  # before a thread makes the models' client: the two would share one core
         server = _Server(config, _invitation(settings, listener))
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(live(app), lambda: app.state.runtime.drain(), server, listener))  # noqa: PLW0108
