@@ -5,16 +5,14 @@ Each is a coroutine, though none waits: anything else the framework would run in
 
 from typing import Annotated, cast
 
-from fastapi import Depends, Header, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 
 from app.api.policy import Asker, Door
 from app.api.runtime import Runtime
 from app.api.schemas.base import CONVERSATION_ID
 from app.auth.principal import Principal, Scope
-from app.domain.errors import MalformedError
 from app.domain.text import clean_text
 from app.domain.turn import Caller
-from app.domain.views import Cursor
 
 PAGE_SIZE = 50
 LARGEST_PAGE = 200
@@ -68,34 +66,6 @@ async def operating(asker: Annotated[Asker, Depends(asker_of)]) -> Caller:
     return asker.caller()
 
 
-async def idempotency_key(
-    key: Annotated[
-        str | None,
-        Header(
-            alias="Idempotency-Key",
-            description="Names the request: sent again with the same body it attaches to what it started before.",
-        ),
-    ] = None,
-) -> str | None:
-    """Give the key; MalformedError for one of a form that is not taken."""
-    longest = 255
-    if key is not None and not (0 < len(key.strip()) <= longest and key.isprintable()):
-        message = f"Idempotency-Key must have 1 to {longest} printable characters."
-        raise MalformedError(message)
-    return key
-
-
-async def last_event(
-    text: Annotated[
-        str | None, Header(alias="Last-Event-ID", description="Reads on after this event of a repeated request.")
-    ] = None,
-) -> Cursor | None:
-    """Give the cursor of a request that is sent again; MalformedError for one that can't be read."""
-    return Cursor.parse(text) if text else None
-
-
-KeyHeader = Annotated[str | None, Depends(idempotency_key)]
-LastEvent = Annotated[Cursor | None, Depends(last_event)]
 RuntimeDep = Annotated[Runtime, Depends(runtime_of)]
 DoorDep = Annotated[Door, Depends(door_of)]
 Chatting = Annotated[Asker, Depends(chatting)]

@@ -179,11 +179,11 @@ class Database:
                 raise
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run a transaction that only reads, again and again while the database is away."""
+        """Read, again and again while the database is away; each statement sees what is committed when it begins."""
         pause = _FIRST_PAUSE
         while True:
             try:
-                async with self.transaction() as connection:
+                async with self.statement() as connection:
                     return await work(connection)
             except DatabaseError:
                 await asyncio.sleep(pause)

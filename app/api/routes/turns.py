@@ -1,12 +1,11 @@
 """Turns: run one, in a conversation that is named or in one that the service names."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from app.api.body import DoorRoute
-from app.api.deps import Chatting, ConversationPath, DoorDep, KeyHeader, LastEvent, RuntimeDep
+from app.api.calls import Starting
+from app.api.deps import ConversationPath
 from app.api.documents import operation_responses
-from app.api.negotiation import form_of
-from app.api.operations import Exchange
 from app.api.schemas.turns import TurnBody
 from app.domain.errors import (
     ConversationBusyError,
@@ -29,39 +28,26 @@ async def run_turn(
     *,
     conversation_id: ConversationPath,
     body: TurnBody,
-    request: Request,
-    runtime: RuntimeDep,
-    door: DoorDep,
-    asker: Chatting,
-    key: KeyHeader,
-    last: LastEvent,
+    call: Starting,
 ) -> Response:
     """Run a turn. A conversation that does not exist is made; its owner is whoever makes it."""
-    form = form_of(request.headers)
-    caller = asker.caller(body.user_id, body.organization_id)
-    turn = body.to_domain(caller, conversation_id, key)
-    exchange = Exchange(form, runtime, door, caller, last, body.on_disconnect)
-    return await exchange.answer(lambda on_wait: runtime.start_turn(turn, on_wait))
+    exchange = call.exchange(body)
+    turn = body.to_domain(exchange.caller, conversation_id, call.key)
+    return await exchange.answer(lambda on_wait: call.runtime.start_turn(turn, on_wait))
 
 
 @router.post("/v1/turns", responses=_RESPONSES, response_model=None)
 async def run_turn_in_new_conversation(
     *,
     body: TurnBody,
-    request: Request,
-    runtime: RuntimeDep,
-    door: DoorDep,
-    asker: Chatting,
-    key: KeyHeader,
-    last: LastEvent,
+    call: Starting,
 ) -> Response:
     """Run a turn in a new conversation; `X-Conversation-Id` tells its name.
 
     With an idempotency key, the name follows from organization, user and key.
     """
-    form = form_of(request.headers)
-    caller = asker.caller(body.user_id, body.organization_id)
+    exchange = call.exchange(body)
+    caller, key = exchange.caller, call.key
     name = fresh("conv") if key is None else conversation_id_for(caller.organization_id, caller.user_id, key)
     turn = body.to_domain(caller, name, key)
-    exchange = Exchange(form, runtime, door, caller, last, body.on_disconnect)
-    return await exchange.answer(lambda on_wait: runtime.start_turn(turn, on_wait))
+    return await exchange.answer(lambda on_wait: call.runtime.start_turn(turn, on_wait))

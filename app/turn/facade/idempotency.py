@@ -82,7 +82,7 @@ async def find_started(
     """Give the operation that the key named before; None when it names none. KeyReusedError for another request."""
     if identity.idempotency_key is None:
         return None
-    async with database.transaction() as connection:
+    async with database.statement() as connection:
         found = await inbound.find_by_key(connection, conversation, kind, identity.idempotency_key)
     if found is None:
         return None

@@ -67,7 +67,7 @@ class SessionOverrides:
 
     async def find(self, caller: Caller, session_id: str) -> Overrides:
         """Give a session's overrides; those of a session that nothing is kept of are empty."""
-        async with self._database.transaction() as connection:
+        async with self._database.statement() as connection:
             return await store.find(connection, SessionKey.of(caller, session_id))
 
     async def change(

@@ -34,7 +34,7 @@ class Queries:
         conversation = conversation_of(stream_id)
         record = None
         if conversation is not None:
-            async with self._database.transaction() as connection:
+            async with self._database.statement() as connection:
                 record = await streams.find_stream(connection, conversation, stream_id)
         mine = record is not None and (record.user_id, record.organization_id) == (
             caller.user_id,
@@ -50,7 +50,7 @@ class Queries:
         record = await self.stream(caller, stream_id)
         pending = None
         if record.pause_id is not None:
-            async with self._database.transaction() as connection:
+            async with self._database.statement() as connection:
                 pause = await pauses.find(connection, record.conversation, record.pause_id)
             pending = pause.public().to_json() if pause is not None else None
         return StreamView(
@@ -67,7 +67,7 @@ class Queries:
 
     async def pause(self, conversation: UUID, pause_id: str) -> pauses.PauseRecord | None:
         """Give one pause, whatever its state."""
-        async with self._database.transaction() as connection:
+        async with self._database.statement() as connection:
             return await pauses.find(connection, conversation, pause_id)
 
     async def held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:

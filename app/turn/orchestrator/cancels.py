@@ -37,6 +37,10 @@ class Cancels:
         """Note that this process does nothing more for the operation."""
         self._at_work.discard(operation)
 
+    def at_work(self) -> frozenset[UUID]:
+        """Give all operations that this process still does anything for."""
+        return frozenset(self._at_work)
+
     def works_on(self, operation: UUID) -> bool:
         """Tell whether this process still does anything for the operation; else nobody will end it."""
         return operation in self._at_work

@@ -95,15 +95,17 @@ class Takeover:
 
     async def _end_strays(self) -> int:
         """End operations and waiters that are stored as this process's and that nothing here works on."""
-        replica, works_on = self._services.lease.id, self._services.cancels.works_on
+        replica, cancels = self._services.lease.id, self._services.cancels
+        before = cancels.at_work()
         async with self._database.transaction() as connection:
             running = await claims.of_replica(connection, replica)
             waiting = await inbound.waiters_of(connection, replica)
-        # An operation is noted before anything of it is stored: what is not noted now has ended, or got lost.
-        waits = self._setbacks.waiting()
-        strays = [found for found in running if not works_on(found[1]) and found[1] not in waits]
+        # An operation is noted before anything of it is stored, and while it was stored it may have ended: what was
+        # noted neither before nor behind the look has got lost.
+        known = before | cancels.at_work() | self._setbacks.waiting()
+        strays = [found for found in running if found[1] not in known]
         for conversation, operation in waiting:
-            if not works_on(operation):
+            if operation not in before and not cancels.works_on(operation):
                 await self._try(operation, self._dequeue(conversation, operation))
         return sum(
             [await self._try(operation, self._end(conversation, operation)) for conversation, operation in strays]

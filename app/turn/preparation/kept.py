@@ -24,7 +24,7 @@ async def kept_of(draft: TurnDraft, services: PhaseServices) -> Mapping[str, Any
     if not services.policy.persistence:
         return {}
     if draft.kept is None:
-        async with services.database.transaction() as connection:
+        async with services.database.statement() as connection:
             draft.kept = await conversations.preparation(connection, draft.turn.conversation)
     return draft.kept
 

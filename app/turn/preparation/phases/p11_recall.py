@@ -20,7 +20,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     draft.routing["long_term_memory_retrieval"] = None if memory is None else dict(NOT_APPLICABLE)
     if memory is None or policy is None or not policy.enabled or not policy.beyond:
         return
-    async with services.database.transaction() as connection:
+    async with services.database.statement() as connection:
         turn = await messages.count_of_user(connection, draft.turn.conversation)
     last = Review.from_json((await kept_of(draft, services)).get(REVIEW))
     due, reason = review_due(base, last, turn, compacted=draft.compacted)
