@@ -81,7 +81,7 @@ class Guards:
             known = ", ".join(sorted(self._named)) or "none"
             message = (
                 f"The persona {persona.id!r} names guardrails that there are not: {', '.join(unknown)}. There are: "
-                f"{known}."
+                f"{known}. One of an installed package that nothing named when the service started needs a restart."
             )
             raise ConfigurationError(message)
 

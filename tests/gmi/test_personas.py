@@ -9,11 +9,12 @@ import pytest
 import structlog
 
 from app.bootstrap import SHIPPED_PERSONAS
+from app.domain.documents import NewDocument
 from app.domain.errors import ConfigurationError, PersonaNotFoundError, ValidationError
 from app.domain.persona import Persona
 from app.providers.scripted import call
 from app.turn.gmi.personas import PersonaFolder, Personas, load_personas
-from tests.stage import WEATHER, Stage, result, running_stage, turn_input
+from tests.stage import ADA, WEATHER, Stage, result, running_stage, turn_input
 
 FULL: dict[str, Any] = {
     "id": "tutor",
@@ -83,6 +84,7 @@ def test_a_persona_of_a_file_is_the_same_after_a_pause(tmp_path: Path) -> None:
         ({"sytem_prompt": "x"}, "sytem_prompt: Extra inputs"),
         ({"memory": {"also_recalls": ["everyone"]}}, "memory.also_recalls.0: "),
         ({"retrieval": {"mmr_lambda": 2}}, "retrieval.mmr_lambda: "),
+        ({"retrieval": {"collections": ["a", "a"]}}, "retrieval.collections: .*a is named twice"),
         ({"session_start": {"imprints": {"a b": 1}}}, "session_start.imprints: .*a b: a note has a name"),
         ({"session_start": {"imprints": {"a": None}}}, "session_start.imprints: .*a: a note has a name"),
         ({"session_start": {"imprints": {"a": "x" * 2000}}}, "session_start.imprints: .*a: a note has a name"),
@@ -178,6 +180,43 @@ async def test_a_changed_file_counts_from_the_next_turn_on_and_a_running_one_kee
             stage.runtime.persona("extra")
 
 
+async def test_what_an_edit_gives_a_persona_works_in_its_next_turn_and_what_there_is_not_is_refused(
+    tmp_path: Path, shared_database: str
+) -> None:
+    written(tmp_path)
+    async with running_stage(shared_database, personas_dir=tmp_path, personas_reload_seconds=0) as stage:
+        folder = PersonaFolder(tmp_path, stage.runtime._services.personas, interval=1)
+        await stage.runtime.documents.add(ADA, NewDocument("Shoes are returned within 30 days.", document_id="shop"))
+        stage.provider.add("Ok.", "Ok.")
+        text = "I hate these shoes! Write to ada@example.com."
+        await stage.play(text)
+        before = stage.provider.requests[-1]
+
+        able = {
+            "tools": ["calculator"],
+            "guardrails": ["pii"],
+            "retrieval": {},
+            "sentiment_tracking": {"enabled": True},
+        }
+        written(tmp_path, **able)
+        await folder.look()
+        chunks = await stage.play(text)
+        after = stage.provider.requests[-1]
+        assert (before.tools, [tool.name for tool in after.tools]) == ((), ["calculator"])
+        told = [str(request.messages[-1].content) for request in (before, after)]
+        assert ["ada@example.com" in each for each in told] == [True, False]
+        assert ["[shop#1]" in each for each in told] == [False, True]
+        assert any("sentiment" in chunk.get("updates", {}) for chunk in chunks)
+
+        with structlog.testing.capture_logs() as logs:
+            written(tmp_path, guardrails=["of_a_package"])
+            await folder.look()
+        (fault,) = [entry["fault"] for entry in logs if entry["event"] == "personas.kept"]
+        assert "guardrails that there are not: of_a_package" in fault
+        assert fault.endswith("needs a restart.")
+        assert stage.runtime._services.personas.find("demo").guardrails == ("pii",)
+
+
 async def test_a_broken_edit_is_logged_and_the_last_good_one_stays(tmp_path: Path) -> None:
     file = written(tmp_path)
     other = written(tmp_path, id="other")
@@ -254,6 +293,11 @@ async def test_a_folder_with_a_soul_is_a_persona_and_is_read_again_when_it_chang
     (tmp_path / "ada" / "STYLE.md").write_text("Short sentences.\n")
     await folder.look()
     assert personas.find("ada-byron").system_prompt == "You explain engines.\n\n# Style\n\nShort sentences."
+    (tmp_path / "ada" / "AGENTS.md").write_text("Ask Charles.")
+    (tmp_path / "ada" / "IDENTITY.md").write_text("Born in 1815.")
+    await folder.look()
+    told = ["# Identity", "Born in 1815.", "# Style", "Short sentences.", "# Agents", "Ask Charles."]
+    assert personas.find("ada-byron").system_prompt.split("\n\n") == ["You explain engines.", *told]
 
 
 @pytest.mark.parametrize(

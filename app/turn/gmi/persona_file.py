@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from app.domain.documents import MMR_LAMBDA, SearchStrategy
 from app.domain.errors import ConfigurationError
@@ -25,6 +34,17 @@ RESERVED: Final = frozenset({"system_admin", "internal_default"})
 _SEMVER: Final = r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"
 _LANGUAGE: Final = r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$"
 
+
+def _once(names: list[str]) -> list[str]:
+    """Refuse names that are there twice."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = f"{', '.join(twice)} is named twice"
+        raise ValueError(message)
+    return names
+
+
+Names = Annotated[list[str], AfterValidator(_once)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]
@@ -187,7 +207,7 @@ class RetrievalInFile(InFile):
     """Which documents are looked in, as a file gives it."""
 
     enabled: bool = True
-    collections: list[str] | None = None
+    collections: Names | None = None
     top_k: int = Field(default=5, ge=1, le=50)
     strategy: SearchStrategy = "hybrid"
     mmr_lambda: Share = MMR_LAMBDA
@@ -235,17 +255,17 @@ class PersonaInFile(InFile):
     mood_adaptation: MoodInFile = MoodInFile()
     contextual_elements: list[ElementInFile] = Field(default=[], max_length=200)
     session_start: StartInFile = StartInFile()
-    tools: list[str] = []
-    allowed_capabilities: list[str] = []
+    tools: Names = []
+    allowed_capabilities: Names = []
     options: OptionsInFile = OptionsInFile()
-    input_modalities: list[str] = []
+    input_modalities: Names = []
     max_tool_iterations: int | None = Field(default=None, ge=1, le=50)
     turn_timeout_seconds: float | None = Field(default=None, gt=0)
     pause_ttl_seconds: float | None = Field(default=None, gt=0)
     on_expiry: OnExpiry = "close"
     tool_failure_mode: FailureMode = "fail_open"
-    guardrails: list[str] = []
-    skills: list[str] = []
+    guardrails: Names = []
+    skills: Names = []
     self_improvement: SelfImprovementInFile = SelfImprovementInFile()
     reasoning_trace: TraceInFile = TraceInFile()
     conversation_context: ContextInFile = ContextInFile()
@@ -271,15 +291,6 @@ class PersonaInFile(InFile):
             return given
         parts = [PromptPartInFile.model_validate(part) for part in given]
         return "\n\n".join(part.content.strip() for part in sorted(parts, key=lambda part: part.priority))
-
-    @field_validator("tools", "allowed_capabilities", "guardrails", "skills", "input_modalities")
-    @classmethod
-    def _once(cls, names: list[str]) -> list[str]:
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            message = f"{', '.join(twice)} is named twice"
-            raise ValueError(message)
-        return names
 
     @field_validator("input_modalities")
     @classmethod

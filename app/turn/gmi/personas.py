@@ -10,7 +10,7 @@ import structlog
 from app.domain.errors import ConfigurationError, PersonaNotFoundError
 from app.domain.persona import Persona
 from app.turn.gmi.persona_file import read_persona
-from app.turn.gmi.soul import FILE, STYLE
+from app.turn.gmi.soul import BESIDE, FILE
 
 Check = Callable[[Persona], None]
 """Raises ConfigurationError when the rest of the service can't give a persona what its file asks for."""
@@ -152,7 +152,7 @@ def _state(folder: Path) -> dict[str, tuple[tuple[int, int, int], ...]]:
 
 
 def _parts(path: Path) -> list[Path]:
-    return [part for part in (path / FILE, path / STYLE) if part.is_file()] if path.is_dir() else [path]
+    return [part for name in (FILE, *BESIDE) if (part := path / name).is_file()] if path.is_dir() else [path]
 
 
 def _stat(path: Path) -> tuple[int, int, int]:

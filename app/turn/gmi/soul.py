@@ -1,4 +1,7 @@
-"""A persona as a folder: `SOUL.md`, whose front matter says who it is and whose text is its prompt, and `STYLE.md`."""
+"""A persona as a folder: `SOUL.md`, whose front matter says who it is and whose text is its prompt.
+
+What `IDENTITY.md`, `STYLE.md` and `AGENTS.md` beside it say follows that text, each under a heading.
+"""
 
 import re
 from pathlib import Path
@@ -10,7 +13,9 @@ from app.domain.errors import ConfigurationError
 from app.domain.front_matter import parted
 
 FILE: Final = "SOUL.md"
-STYLE: Final = "STYLE.md"
+BESIDE: Final = {"IDENTITY.md": "Identity", "STYLE.md": "Style", "AGENTS.md": "Agents"}
+"""The files beside it, by the heading that each is told under, in their order."""
+
 _NO_ID: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -33,10 +38,10 @@ def soul_fields(folder: Path) -> dict[str, Any]:
     if not isinstance(front, dict):
         message = f"{where}: the front matter must be one mapping."
         raise ConfigurationError(message)
-    style = folder / STYLE
     prompt = found[1].strip()
-    if style.is_file():
-        prompt = f"{prompt}\n\n# Style\n\n{_text(style, f'{folder.name}/{STYLE}').strip()}".strip()
+    for name, heading in BESIDE.items():
+        if (folder / name).is_file():
+            prompt = f"{prompt}\n\n# {heading}\n\n{_text(folder / name, f'{folder.name}/{name}').strip()}".strip()
     mood = {"default_mood": front.get("defaultMood"), "allowed_moods": front.get("allowedMoods") or []}
     trace = front.get("reasoningTrace") or {}
     fields = {
