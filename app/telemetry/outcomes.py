@@ -80,7 +80,8 @@ class Outcomes:
     async def flush(self) -> None:
         """Write what is noted now; what can't be written is a warning, and is tried again with what comes next."""
         self._noted.clear()
-        self._writing, self._pending = self._pending, []
+        # A flush that the process's end cut short has left what it was writing.
+        self._writing, self._pending = [*self._writing, *self._pending], []
         for scope in dict.fromkeys(scope for scope, _ in self._writing):
             samples = [sample for its, sample in self._writing if its == scope]
             try:

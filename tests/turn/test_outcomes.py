@@ -28,6 +28,7 @@ from app.telemetry.outcomes import Outcomes
 from app.turn.preparation.setting import AdaptiveSetting, TaskOutcomeSetting
 from tests.databases import rows
 from tests.gmi.rig import broken
+from tests.gmi.test_session_replicas import until_blocked
 from tests.stage import ADA, STOCK, WEATHER, one, result, running_stage
 from tests.turn.test_planning import lives, offered, planning
 
@@ -157,6 +158,27 @@ async def test_windows_of_two_processes_are_joined_and_bounded(shared_database: 
     assert found.success_count + found.failed_count == 10
     assert found.success_count >= 4
     assert (await third.kpi_of("other")).sample_count == 0
+    await database.close()
+
+
+async def test_what_was_just_being_written_when_the_process_ends_is_written_all_the_same(shared_database: str) -> None:
+    database = Database(shared_database)
+    outcomes = Outcomes(database, SystemClock(), TelemetryPolicy())
+    good = outcome_of(Ended("x" * 48), {})
+    outcomes.note("k", good)
+    await outcomes.flush()
+    async with asyncio.timeout(30):
+        async with database.transaction() as connection:
+            await connection.exec_driver_sql("SELECT 1 FROM task_outcome_windows FOR UPDATE")
+            outcomes.note("k", good)
+            running = asyncio.create_task(outcomes.run())
+            await until_blocked(database)
+            running.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    assert (await Outcomes(database, SystemClock(), TelemetryPolicy()).kpi_of("k")).sample_count == 2
     await database.close()
 
 
