@@ -104,6 +104,7 @@ def test_the_application_is_imported_without_what_it_may_never_need() -> None:
 
 def test_the_collector_never_looks_through_what_a_start_imports() -> None:
     done = run(
-        "import app.__main__, gc; app.__main__.commands(); print(gc.isenabled(), gc.get_freeze_count() > 50_000)"
+        "import app.__main__, gc; app.__main__.commands(); "
+        "print(gc.isenabled(), gc.get_freeze_count() > 50_000, gc.get_threshold()[0])"
     )
-    assert done.stdout == "True True\n", done.stderr
+    assert done.stdout == "True True 10000\n", done.stderr
