@@ -29,6 +29,7 @@ SHUTDOWN_SECONDS: Final = 1.0
 """Readers are cut at the end of a drain; what the server still finds open after this long is cut by it."""
 
 RETRY_SECONDS: Final = 0.5
+_TAKES_NOTHING: Final = "the reader takes nothing"
 
 Result = Callable[[], Awaitable[Mapping[str, Any]]]
 
@@ -87,28 +88,26 @@ class FrameResponse(EventSourceResponse):
         """Send the pieces as they are, in place of the library's way, which takes each for an object to be encoded."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         now, blocked = asyncio.get_running_loop().time, self._terms.blocked_seconds or math.inf
-        with closing(Patience()) as patience:
-            async for piece in self._pieces():
-                try:
-                    with patience.until(now() + blocked):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                except TimeoutError as error:
-                    self._gone = True
-                    structlog.get_logger(__name__).warning("response.cut", cause="the reader takes nothing")
-                    raise CutResponseError from error
-        self.active = False
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        """Give what is to be sent; a failure of the frames cuts the response."""
         try:
-            async for piece in self._frames:
-                self._ended = self._ended or END_MARK in piece
-                yield piece
+            with closing(Patience()) as patience:
+                async for piece in self._pieces():
+                    self._ended = self._ended or END_MARK in piece
+                    try:
+                        with patience.until(now() + blocked):
+                            await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    except TimeoutError as error:
+                        self._gone = True
+                        raise CutError(_TAKES_NOTHING) from error
         except Exception as error:
             expected = isinstance(error, AppError | CutError)
             structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
             raise CutResponseError from error
+        self.active = False
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _pieces(self) -> AsyncIterator[bytes]:
+        """Give what is to be sent; a failure of it cuts the response."""
+        return self._frames
 
 
 class ObjectResponse(FrameResponse):
@@ -122,7 +121,8 @@ class ObjectResponse(FrameResponse):
         super().__init__(frames, headers={**OBJECT_HEADERS, **headers}, terms=terms)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        async for piece in super()._pieces():
+        async for piece in self._frames:
+            self._ended = self._ended or END_MARK in piece
             if piece.startswith(b":"):
                 yield b" "
         while True:

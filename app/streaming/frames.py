@@ -49,29 +49,30 @@ class Envelope:
         self._traced = (traced, _encoded(traced)) if trace else self._plain
         self._parts = {"stream_id": stream_id, "gmi_instance_id": gmi_instance_id, "persona_id": persona_id}
         self._shared = dumps(self._parts)[1:-1]
-        self._begins: dict[str, bytes] = {}
+        self._constants: dict[str, tuple[bytes, bytes]] = {}
 
     def encode(self, fence: int, n: int, chunk: StreamChunk, now: datetime) -> bytes:
         """Give the chunk's frame. The chunk's own fields come last, so that a reader sees the envelope first."""
         time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
-        begin = self._begins.get(chunk.type)
-        if begin is None:
-            begin = self._begins[chunk.type] = self._begin(chunk.type, self._shared)
+        constant = self._constants.get(chunk.type)
+        if constant is None or chunk.metadata or chunk.speaker is not None:
+            constant = self._constant(chunk)
+        begin, metadata = constant
+        body = dumps(chunk.fields)[1:-1]
+        return b'id: %d-%d\n%b%b"%b%b%b}\n\n' % (fence, n, begin, time, b"," if body else b"", body, metadata)
+
+    def _constant(self, chunk: StreamChunk) -> tuple[bytes, bytes]:
+        """Give what stands before and behind that which differs; kept for the chunks that add nothing to it."""
+        shared, metadata = self._traced if chunk.type in _TRACED else self._plain
         if chunk.speaker is not None:
             begin = self._begin(chunk.type, dumps({**self._parts, "gmi_instance_id": chunk.speaker})[1:-1])
-        body = dumps(chunk.fields)[1:-1]
-        shared, metadata = self._traced if chunk.type in _TRACED else self._plain
+        else:
+            begin = self._begin(chunk.type, self._shared)
         if chunk.metadata:
-            metadata = _encoded({**shared, **chunk.metadata})
-        return b'id: %d-%d\n%b%b"%b%b%b}\n\n' % (
-            fence,
-            n,
-            begin,
-            time,
-            b"," if body else b"",
-            body,
-            metadata,
-        )
+            return begin, _encoded({**shared, **chunk.metadata})
+        if chunk.speaker is None:
+            self._constants[chunk.type] = begin, metadata
+        return begin, metadata
 
     @staticmethod
     def _begin(name: ChunkType, shared: bytes) -> bytes:

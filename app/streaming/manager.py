@@ -127,7 +127,7 @@ class StreamingManager:
     def clients(self, operation: UUID, conversation: UUID) -> list[AsyncStreamClientBridge[Any]]:
         """Give the clients of an operation."""
         own = self._facade.get(operation)
-        observers = self._observers.get(conversation, ()) if self._observers else ()
+        observers = self._observers.get(conversation, ())
         return [*observers] if own is None else [own, *observers]
 
     def push(self, operation: UUID, conversation: UUID, said: Said) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from app.domain.errors import DatabaseError, MalformedError
@@ -58,12 +58,8 @@ class _Scope:
         return None
 
 
-class _Found(NamedTuple):
-    """The frames behind a cursor; where to read on, in a younger ring perhaps; and whether it is all over."""
-
-    frames: list[bytes]
-    place: Cursor
-    over: bool = False
+_Found = tuple[list[bytes], Cursor, bool]
+"""The frames behind a cursor; where to read on, in a younger ring perhaps; and whether it is all over."""
 
 
 class Tail:
@@ -135,20 +131,21 @@ class Tail:
                 seen = watch.changes
                 ring = self._ring_at(ring, scope.stream_id, cursor)
                 found = self._running(ring, cursor) or await self._stored(scope, cursor, due - now())
-                if found.frames:
-                    stop = scope.stop_in(found.frames)
-                    for piece in _pieces(found.frames[:stop]):
+                frames, place, over = found
+                if frames:
+                    stop = scope.stop_in(frames)
+                    for piece in _pieces(frames[:stop]):
                         yield piece
                     if stop is not None:
                         return
                     due = now() + self._heartbeat
-                elif found.over:
+                elif over:
                     return
                 elif self._cut:
                     raise CutError
-                elif found.place == cursor:
+                elif place == cursor:
                     await self._wait(ring, watch, seen, cursor, patience.until(due))
-                cursor = found.place
+                cursor = place
                 if now() >= due - early:
                     yield PING
                     due = now() + self._heartbeat
@@ -167,7 +164,7 @@ class Tail:
         frames = ring.after(cursor.n) if ring is not None else None
         if ring is None or frames is None or (ring.closed and not frames):
             return None
-        return _Found(frames, Cursor(ring.fence, cursor.n + len(frames)) if frames else cursor)
+        return frames, Cursor(ring.fence, cursor.n + len(frames)) if frames else cursor, False
 
     async def _stored(self, scope: _Scope, cursor: Cursor, seconds: float) -> _Found:
         """Give what is stored behind the cursor; while the database is away, nothing."""
@@ -176,15 +173,15 @@ class Tail:
             async with asyncio.timeout(seconds):
                 record, stored = await self.reads.after(scope.conversation, scope.stream_id, cursor)
         except (DatabaseError, TimeoutError):
-            return _Found([], cursor)
+            return [], cursor, False
         if record is None or (record.expired and not stored):
             raise CutError
         if frames := list(_behind(stored, cursor)):
-            return _Found(frames, cursor_of(frames[-1]))
+            return frames, cursor_of(frames[-1]), False
         if younger is not None and not younger.lost and younger.fence > cursor.fence:
             # It was there before the read, so all that older operations left has been read.
-            return _Found([], Cursor(younger.fence, 0))
-        return _Found([], cursor, scope.is_over(record, cursor))
+            return [], Cursor(younger.fence, 0), False
+        return [], cursor, scope.is_over(record, cursor)
 
     async def _wait(self, ring: Ring | None, watch: Watch, seen: int, cursor: Cursor, patience: Patience) -> None:
         """Wait until there may be more, as long as patience lasts."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from app.domain.chunks import StreamChunk
 from app.domain.errors import AppError, InternalError, TurnTimeoutError
 from app.domain.turn import StreamStatus
 from app.memory.embedding import embeddings_told
@@ -103,10 +104,8 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 - every failure has an outcome
             await self._failed(error)
 
-    async def _publish(self, item: Emission) -> None:
+    async def _publish(self, item: StreamChunk) -> None:
         operation = self._operation
-        if isinstance(item, Outcome):
-            return
         if not operation.goes_on:
             await operation.may_go_on()
         if item.type == "text_delta" and not operation.touched:
