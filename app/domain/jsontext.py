@@ -1,6 +1,7 @@
 """JSON as text, one way for everything that is stored or sent: compact, exact, order kept."""
 
 import json
+from datetime import datetime
 from typing import Any, NoReturn
 
 import orjson
@@ -21,6 +22,12 @@ def dumps(value: Any) -> bytes:
 def dumps_text(value: Any) -> str:
     """Encode as `dumps` does, as a string."""
     return dumps(value).decode()
+
+
+def stamp(now: datetime) -> bytes:
+    """Encode a time of the zone UTC to the millisecond: `2026-11-30T18:07:50.519Z`. Quicker than `isoformat`."""
+    text = orjson.dumps(now)[1:24]
+    return text + b"Z" if now.microsecond else text[:19] + b".000Z"
 
 
 def loads(text: bytes | str) -> Any:

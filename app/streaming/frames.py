@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.domain.chunks import FINAL_TYPES, ChunkType, StreamChunk
-from app.domain.jsontext import dumps, loads
+from app.domain.jsontext import dumps, loads, stamp
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 
@@ -53,13 +53,12 @@ class Envelope:
 
     def encode(self, fence: int, n: int, chunk: StreamChunk, now: datetime) -> bytes:
         """Give the chunk's frame. The chunk's own fields come last, so that a reader sees the envelope first."""
-        time = now.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
         constant = self._constants.get(chunk.type)
         if constant is None or chunk.metadata or chunk.speaker is not None:
             constant = self._constant(chunk)
         begin, metadata = constant
         body = dumps(chunk.fields)[1:-1]
-        return b'id: %d-%d\n%b%b"%b%b%b}\n\n' % (fence, n, begin, time, b"," if body else b"", body, metadata)
+        return b'id: %d-%d\n%b%b"%b%b%b}\n\n' % (fence, n, begin, stamp(now), b"," if body else b"", body, metadata)
 
     def _constant(self, chunk: StreamChunk) -> tuple[bytes, bytes]:
         """Give what stands before and behind that which differs; kept for the chunks that add nothing to it."""

@@ -10,13 +10,14 @@ from pathlib import Path
 import uvloop
 
 from tests.bench.client import cancelling, client
+from tests.bench.closed import closed
 from tests.bench.growth import replicas, wal
 from tests.bench.measures import MEASURES, Bench, Row
 from tests.bench.processes import fermata, model, postgres, relay
 from tests.bench.stages import cold, stages
 
 RESULTS = Path(__file__).parent / "results"
-ALL = (cold, stages, client, cancelling, *MEASURES, wal, replicas)
+ALL = (cold, stages, client, cancelling, closed, *MEASURES, wal, replicas)
 
 
 async def run(names: list[str]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -38,8 +39,15 @@ class Read:
         return now
 
 
-async def post(address: tuple[str, int], path: str, body: dict[str, Any], *, keep: bool = False) -> Read:
-    """Post JSON and read the answer to its end."""
+async def post(
+    address: tuple[str, int],
+    path: str,
+    body: dict[str, Any],
+    *,
+    keep: bool = False,
+    on_token: Callable[[], None] | None = None,
+) -> Read:
+    """Post JSON and read the answer to its end; `on_token` is called for each read that brings one."""
     read, began = Read(), perf_counter()
     reader, writer = await asyncio.open_connection(*address, limit=1 << 20)
     text = json.dumps(body).encode()
@@ -53,7 +61,9 @@ async def post(address: tuple[str, int], path: str, body: dict[str, Any], *, kee
             read.size += len(chunk)
             if keep:
                 read.body += chunk
-            last = read.take(chunk, began, last)
+            before, last = read.tokens, read.take(chunk, began, last)
+            if on_token is not None and read.tokens > before:
+                on_token()
             tail = rest + chunk
             if any(end in tail for end in ENDS) or read.status >= 400:
                 break

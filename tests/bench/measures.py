@@ -39,12 +39,18 @@ class Bench:
     rounds: int = 3
 
     def turn(
-        self, model: str, *, conversation: str | None = None, keep: bool = False, **more: Any
+        self,
+        model: str,
+        *,
+        conversation: str | None = None,
+        keep: bool = False,
+        on_token: Callable[[], None] | None = None,
+        **more: Any,
     ) -> Coroutine[Any, Any, Read]:
         """Run a turn in a conversation of its own, unless one is named."""
         name = conversation or f"bench-{next(_numbers)}"
         body = {"input": "Go on.", "options": {"model": f"openai:{model}"}, **more}
-        return post(self.fermata.address, f"/v1/conversations/{name}/turns", body, keep=keep)
+        return post(self.fermata.address, f"/v1/conversations/{name}/turns", body, keep=keep, on_token=on_token)
 
     def relayed(self, model: str) -> Coroutine[Any, Any, Read]:
         """Ask the model through the relay."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import UTC, datetime
 from string import printable
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from app.domain.answers import in_call_order, missing_answers, not_run, result_message
 from app.domain.errors import MalformedError
 from app.domain.ids import conversation_of, fresh, gmi_instance_id, row_key, stream_id_for
-from app.domain.jsontext import dumps, loads
+from app.domain.jsontext import dumps, loads, stamp
 from app.domain.messages import Message, ToolCall, dump, load, text_of
 from app.domain.text import REPLACEMENT, clean
 from app.domain.tools import ToolResult
@@ -125,6 +126,11 @@ def test_a_row_key_depends_on_organization_and_name_and_on_where_one_ends(organi
     assert key != row_key(organization, name + "x")
     if organization:
         assert key != row_key(organization[:-1], organization[-1] + name)
+
+
+@given(st.datetimes(timezones=st.just(UTC)) | st.just(datetime(2026, 11, 30, tzinfo=UTC)))
+def test_a_time_is_told_to_the_millisecond(time: datetime) -> None:
+    assert stamp(time).decode() == time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def test_a_gmi_has_one_id_on_every_process() -> None:
