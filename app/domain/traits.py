@@ -4,10 +4,13 @@ A session keeps only what differs, by trait; the persona itself, which other ses
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from app.domain.errors import ValidationError
 from app.domain.persona import Persona
+
+MOST_TRAITS: Final = 64
+"""How many traits a persona has at most."""
 
 
 def told_traits(persona: Persona, changed: Mapping[str, float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from app.domain.turn import TurnOptions
 from app.providers.base import ModelRequest
 from app.providers.scripted import Hold, Piece, ScriptedProvider, call
 from app.store import sessions
-from app.turn.gmi.metaprompts import Evidence, changed_mind, due, read_answer, request_of
+from app.turn.gmi.metaprompts import Change, Evidence, changed_mind, due, read_answer, request_of
 from app.turn.gmi.presets import PRESETS
 from app.turn.orchestrator.background import Background
 from tests.gmi.test_sentiment import tracked
@@ -88,6 +88,14 @@ def test_an_event_that_was_consumed_is_gone_and_one_that_nobody_listens_to_stays
     new = changed_mind(mind, [], [AT_ANGER, EVERY_TWO], 2)
     assert new["events"] == [{"event": "low_engagement", "turn": 1}]
     assert new["ran"] == {"look": 2}
+
+
+def test_the_oldest_notes_go_and_no_trait_does() -> None:
+    many = {f"n{number}": 0.5 for number in range(25)}
+    new = changed_mind({"traits": many, "imprints": many}, [Change(traits={"n0": 1.0}, imprints={"new": 1})], [], 2)
+
+    assert new["traits"] == {**many, "n0": 1.0}
+    assert list(new["imprints"]) == [*(f"n{number}" for number in range(6, 25)), "new"]
 
 
 def test_presets_are_five_and_a_personas_own_of_the_same_id_wins(tmp_path: Path) -> None:

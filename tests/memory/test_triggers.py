@@ -153,6 +153,14 @@ async def test_a_tool_that_is_not_named_or_does_not_fail_costs_no_look_up(
         assert ["<retrieved>" in told for told in results(stage)] == [False]
 
 
+async def test_a_tool_that_the_model_has_made_up_does_not_fail(shared_database: str, tmp_path: Path) -> None:
+    async with knowing(shared_database, tmp_path, {"retrieval": {"on_tool_failure": ["*"]}}) as stage:
+        await manual(stage)
+        stage.provider.add([call("printer_jammed", id="c1")], "I can't.")
+        assert sources(await stage.play("Hello")) == []
+        assert [entry for entry in await trace(stage) if entry.type == "rag_query_result"] == []
+
+
 async def test_a_hosts_tool_that_fails_has_documents_looked_in_when_the_turn_goes_on_elsewhere(
     shared_database: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pydantic import Field
 from app.api.schemas.base import Input, JsonObject, Name, Output, OwnedInput
 from app.domain.overrides import OverridesChange
 from app.domain.session import TraceType
+from app.domain.traits import MOST_TRAITS
 from app.domain.turn import Effort
 
 
@@ -81,7 +82,7 @@ class TraitsBody(OwnedInput):
     persona_id: Name | None = Field(default=None, description="Whose traits. Left out: the default persona's.")
     traits: dict[Name, Trait | None] = Field(
         min_length=1,
-        max_length=64,
+        max_length=MOST_TRAITS,
         description="A number from 0 to 1 for each trait that changes; null gives the persona's own value back.",
         examples=[{"patience": 0.9}],
     )

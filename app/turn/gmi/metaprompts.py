@@ -113,11 +113,10 @@ def changed_mind(
         "events": [entry for entry in mind.get("events", ()) if entry["event"] not in consumed],
     }
     for name in ("traits", "imprints"):
-        merged = dict(mind.get(name) or {})
+        new[name] = dict(mind.get(name) or {})
         for change in changes:
-            merged |= getattr(change, name)
-        new[name] = dict(list(merged.items())[-MOST_IMPRINTS:])
-    return new
+            new[name] |= getattr(change, name)
+    return {**new, "imprints": dict(list(new["imprints"].items())[-MOST_IMPRINTS:])}
 
 
 def _level(name: str, given: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from app.domain.memory import MemoryScope
 from app.domain.persona import ElementType, Persona
 from app.domain.session import MOODS
 from app.domain.tools import FailureMode
+from app.domain.traits import MOST_TRAITS
 from app.domain.turn import Effort, OnExpiry
 from app.prompts.sections import SECTIONS
 from app.turn.gmi.metaprompts import LARGEST_IMPRINT, MOST_IMPRINTS, is_imprint
@@ -251,7 +252,7 @@ class PersonaInFile(InFile):
     model: str | None = Field(default=None, pattern=r"^[^:\s]+:\S+$")
     system_prompt: str = Field(min_length=1)
     hard_limits: list[Annotated[str, Field(min_length=1, max_length=1000)]] = Field(default=[], max_length=50)
-    personality_traits: dict[Name, Share] = {}
+    personality_traits: dict[Name, Share] = Field(default={}, max_length=MOST_TRAITS)
     mood_adaptation: MoodInFile = MoodInFile()
     contextual_elements: list[ElementInFile] = Field(default=[], max_length=200)
     session_start: StartInFile = StartInFile()

@@ -50,13 +50,18 @@ class ToolHelp:
 
 
 def _failed(turn: GmiTurnInput, messages: Sequence[Message]) -> int | None:
-    """Give the place of the first failed result of the last round that the persona wants help for."""
+    """Give the place of the first failed result of the last round that the persona wants help for.
+
+    A tool that a model has made up can't fail.
+    """
+    known = {tool.name for tool in (*turn.runtime_tools, *turn.host_tools)}
     found = None
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if message.role != "tool":
             break
-        if message.is_error and turn.persona.retrieval.is_due_after(message.name or ""):
+        name = message.name or ""
+        if message.is_error and name in known and turn.persona.retrieval.is_due_after(name):
             found = place
     return found
 
