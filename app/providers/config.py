@@ -140,6 +140,8 @@ def compat_of(provider: ProviderPart, base_url: str, place: str = "the file of p
         message = f"{place}: there is no preset {provider.preset!r}; there are {', '.join(PRESETS)}."
         raise ConfigurationError(message)
     base = compat_for(base_url) if provider.preset is None else PRESETS[provider.preset]
+    if not provider.quirks:
+        return base
     known = asdict(base)
     for name in provider.quirks:
         if name not in known:

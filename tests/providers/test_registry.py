@@ -1,10 +1,18 @@
-"""Model ids and the providers behind them."""
+"""Model ids, the providers behind them, and the client that these share."""
+
+import asyncio
 
 import pytest
 
 from app.domain.errors import ProviderUnavailableError
+from app.domain.messages import Message
+from app.providers.base import ModelRequest
+from app.providers.calls import HttpPolicy
+from app.providers.chat import ChatProvider
+from app.providers.http import ModelHttp
 from app.providers.registry import SCRIPTED_MODEL, ProviderRegistry, ProvidersPolicy, build_registry
 from app.providers.scripted import ScriptedProvider
+from tests.providers.reading import outcome
 
 
 async def test_the_scripted_model_is_always_there() -> None:
@@ -79,3 +87,40 @@ async def test_the_client_is_made_before_a_first_call_only_where_a_provider_is_s
 
     assert (registry._http._making is not None) == (key is not None)
     await registry.aclose()
+
+
+async def test_whoever_asks_for_the_client_first_and_gives_up_takes_it_from_nobody() -> None:
+    http = ModelHttp()
+    first, second = asyncio.create_task(http.open()), asyncio.create_task(http.open())
+    await asyncio.sleep(0)
+
+    first.cancel()
+
+    client = await second
+    assert first.cancelled()
+    assert await http.open() is client
+    await http.aclose()
+    assert client._client.is_closed
+
+
+async def test_a_client_that_is_still_being_made_is_closed_too() -> None:
+    http = ModelHttp()
+    asking = asyncio.create_task(http.open())
+    await asyncio.sleep(0)
+
+    await http.aclose()
+
+    assert (await asking)._client.is_closed
+
+
+async def test_a_client_that_can_not_be_made_fails_the_calls_and_nothing_else() -> None:
+    http = ModelHttp(HttpPolicy(proxies={"http://": "ftp://nowhere.invalid"}))
+
+    events, error = await outcome(
+        ChatProvider("far", "http://nowhere.invalid/v1", None, http).stream(ModelRequest("m", (Message("user", "hi"),)))
+    )
+
+    assert events == []
+    assert error is not None
+    assert error.reason == "transport"
+    await http.aclose()
