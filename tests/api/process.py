@@ -1,20 +1,19 @@
 """The command line as an operator uses it: commands that come to an end, and the service as a process of its own."""
 
 import asyncio
-import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, chdir, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, chdir
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
 from typer.testing import CliRunner
 
 import app.commands as command_line
+from tests.logs import logs_as_before
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0
@@ -51,18 +50,6 @@ async def command(*arguments: str, place: Path, **values: str) -> Finished:
         return Finished(done.exit_code, done.stdout, done.stderr)
 
     return await asyncio.to_thread(run)
-
-
-@contextmanager
-def logs_as_before() -> Iterator[None]:
-    """Undo what a command does to the logs of its process."""
-    root, shape = logging.getLogger(), structlog.get_config()
-    handlers, level = [*root.handlers], root.level
-    try:
-        yield
-    finally:
-        root.handlers, root.level = handlers, level
-        structlog.configure(**shape)
 
 
 class Service:

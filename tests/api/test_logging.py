@@ -8,15 +8,13 @@ import pytest
 import structlog
 
 from app.observability.logging import bound, configure_logging, leave_out
+from tests.logs import logs_as_before
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
+    with logs_as_before():
+        yield
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-import structlog
 from opentelemetry import trace
 from pydantic import SecretStr
 
@@ -23,6 +22,7 @@ from app.observability.logging import configure_logging
 from app.providers.errors import HIDDEN
 from tests.api.serving import client_of, given
 from tests.conversation.talking import ROLLING
+from tests.logs import logs_as_before
 from tests.mock_model import Answer, ModelServer
 from tests.providers.conftest import Transport
 from tests.providers.trap_words import DIALECTS, TEXT, Words
@@ -80,13 +80,10 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Captured]:
     monkeypatch.setattr(tracer, "start_as_current_span", kept.span)
     monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
     monkeypatch.setattr(trace, "get_tracer", lambda _: tracer)
-    root, before = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers, root.level
-    configure_logging("debug", "json")
-    root.handlers = [kept]
-    yield kept
-    root.handlers, root.level = handlers, level
-    structlog.configure(**before)
+    with logs_as_before():
+        configure_logging("debug", "json")
+        logging.getLogger().handlers = [kept]
+        yield kept
 
 
 @dataclass(frozen=True)

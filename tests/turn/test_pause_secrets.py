@@ -15,6 +15,7 @@ from app.settings import Settings
 from app.turn.facade.host import Host
 from app.turn.facade.service import AgentRuntime
 from tests.databases import rows
+from tests.logs import logs_as_before
 from tests.mock_model import ModelServer
 from tests.stage import ADA, CHAT, WEATHER, result, turn_input
 
@@ -33,10 +34,9 @@ def logged() -> Iterator[list[str]]:
         lines.append(f"{name} {event!r}")
         raise structlog.DropEvent
 
-    before = structlog.get_config()
-    structlog.configure(processors=[structlog.processors.format_exc_info, keep])
-    yield lines
-    structlog.configure(**before)
+    with logs_as_before():
+        structlog.configure(processors=[structlog.processors.format_exc_info, keep])
+        yield lines
 
 
 async def every_row(database: str) -> dict[str, str]:
