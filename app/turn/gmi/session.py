@@ -91,6 +91,8 @@ class Session:
     def change_traits(self, persona: Persona, given: Mapping[str, float | None]) -> None:
         """Change traits of the persona for this session, from its next prompt on; a null takes one back.
 
+        Whoever stores last wins, as with the mood, if a host changes traits while the operation runs.
+
         Raises ValidationError for what the persona does not allow; nothing is changed then.
         """
         self.change(mind={"traits": changed_traits(persona, self.state.traits, given)})
