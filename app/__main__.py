@@ -12,8 +12,8 @@ still using them, which takes a twentieth of a busy server's time; most are gone
 def commands() -> Callable[[], None]:
     """Import the commands; what is given runs the one that the arguments name.
 
-    What imports make stays for good. To look through it for garbage would be a fifth of the start, and would stop every
-    turn for a tenth of a second whenever the collector looks at everything; so it never does.
+    What imports make stays for good. To look through it for garbage would be a tenth of the start or more, and would
+    stop every turn for a tenth of a second whenever the collector looks at everything; so it never does.
     """
     gc.disable()
     from app.commands import cli  # noqa: PLC0415 - the collector has to be off by then
