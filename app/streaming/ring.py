@@ -188,9 +188,10 @@ class Ring:
         self._kept += len(frame)
 
     def _wake(self) -> None:
-        if len(self._bell) <= FEW_READERS:
+        waiting = len(self._bell)
+        if 0 < waiting <= FEW_READERS:
             self.nudge()
-        elif self._timer is None:
+        elif waiting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.nudge)
 
 

@@ -226,7 +226,9 @@ def _is_none(_: Mapping[str, Any]) -> bool:
 
 
 def _usage(document: Mapping[str, Any], choice: Mapping[str, Any]) -> Usage | None:
-    told = document.get("usage") or choice.get("usage") or part(document, "x_groq").get("usage")
+    told = document.get("usage") or choice.get("usage")
+    if not told and "x_groq" in document:
+        told = part(document, "x_groq").get("usage")
     if not isinstance(told, dict):
         return None
     prompt = part(told, "prompt_tokens_details")
