@@ -22,6 +22,7 @@ PATIENCE: Final = 20.0
 
 TRANSACTIONS: Final = {
     "take": r"\s*INSERT INTO conversations .*\sON CONFLICT",
+    "accept": r"\s*WITH taken AS",
     "continue": r"\s*UPDATE conversations SET\s+fence = nextval\('fences'\), running_operation = ",
     "start": r"\s*WITH summary AS",
     "settle": r"\s*WITH released AS",

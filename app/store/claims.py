@@ -5,7 +5,7 @@ of an idle conversation go through the same row.
 """
 
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from sqlalchemy import Select, func, or_, select, update
@@ -51,18 +51,26 @@ WHERE id = :id::uuid AND user_id = :user::text AND running_operation IS NULL
     AND {_ALIVE}
 RETURNING fence
 """)  # noqa: S608 - put together of constants
-_TAKE_OR_MAKE: Final = Statement(f"""
+
+
+def taking(condition: str = "true") -> str:
+    """Give the statement with which a live process makes the conversation, if the condition holds.
+
+    Or takes one that is free and that no living waiter is before. Whoever waits for the row's lock gets the newest row
+    beside a queue (and a condition) as it was before: then that is not the row it saw, and it is not taken.
+    """
+    return f"""
 INSERT INTO conversations (
     id, organization_id, conversation_id, user_id, session_id,
     fence, running_operation, running_replica, running_stream, persona_id
 )
 SELECT :id::uuid, :organization::text, :named::text, :user::text, :session::text,
     nextval('fences'), :operation::uuid, :replica::uuid, :stream::text, :persona::text
-WHERE {_ALIVE}
+WHERE {_ALIVE} AND {condition}
 ON CONFLICT (id) DO UPDATE SET
     {_TAKEN}
 WHERE conversations.user_id = :user::text AND conversations.running_operation IS NULL
-    AND {_ALIVE}
+    AND {_ALIVE} AND {condition}
     AND NOT EXISTS (
         SELECT FROM inbound_messages waiter
         WHERE waiter.conversation = conversations.id AND waiter.status = 'waiting'
@@ -73,11 +81,10 @@ WHERE conversations.user_id = :user::text AND conversations.running_operation IS
     )
     AND conversations.xmin = (SELECT seen.xmin FROM conversations seen WHERE seen.id = :id::uuid)
 RETURNING fence
-""")  # noqa: S608 - put together of constants
-"""A live process makes the conversation, or takes one that is free and that no living waiter is before.
+"""  # noqa: S608 - put together of constants
 
-Whoever waits for the row's lock gets the newest row beside a queue as it was before: then that is not the row it saw.
-"""
+
+_TAKE_OR_MAKE: Final = Statement(taking())
 
 
 async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
@@ -87,7 +94,21 @@ async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
     NotFoundError when it is not there or is another user's, ConversationBusyError when an operation runs or others
     wait, ReplicaGoneError when this process was marked dead.
     """
-    given = {
+    given = values(claim)
+    statement = _TAKE_OR_MAKE if create else _TAKE
+    taken = await statement.first(connection, given)
+    if taken is None:
+        await _check_free(connection, claim)
+        # Others wait for it, or the queue was an older one. The row is locked by now, so this look sees what is.
+        taken = await statement.first(connection, given) if create else None
+    if taken is None:
+        _busy(None)
+    return int(taken["fence"])
+
+
+def values(claim: Claim) -> dict[str, Any]:
+    """Give the values of `taking`."""
+    return {
         "id": claim.conversation,
         "organization": claim.caller.organization_id,
         "named": claim.conversation_id,
@@ -99,15 +120,6 @@ async def take(connection: Connection, claim: Claim, *, create: bool) -> int:
         "persona": claim.persona_id,
         "place": claim.place,
     }
-    statement = _TAKE_OR_MAKE if create else _TAKE
-    taken = await statement.first(connection, given)
-    if taken is None:
-        await _check_free(connection, claim)
-        # Others wait for it, or the queue was an older one. The row is locked by now, so this look sees what is.
-        taken = await statement.first(connection, given) if create else None
-    if taken is None:
-        _busy(None)
-    return int(taken["fence"])
 
 
 async def _check_free(connection: Connection, claim: Claim) -> None:

@@ -46,7 +46,7 @@ class KeyTakenError(Exception):
 
 
 def values(entry: InboundRecord) -> dict[str, Any]:
-    """Give the values of `RECORD`."""
+    """Give the values of `recording`."""
     named = {name: getattr(entry, name) for name in entry.__slots__}
     return {**named, "kind": entry.kind.value, "payload": dumps_text(dict(entry.payload))}
 
@@ -62,22 +62,22 @@ def refusing_keys() -> Iterator[None]:
         raise
 
 
-RECORD: Final = """
+def recording(fence: str = ":fence::bigint", condition: str = "true") -> str:
+    """Give the statement that keeps an accepted operation, if the condition holds; one that waited keeps its row."""
+    return f"""
 INSERT INTO inbound_messages (
     conversation, operation, kind, status, stream_id, turn_id, fence, attempt, touched, pause_id, payload,
     idempotency_key, request_hash
 )
-VALUES (
-    :conversation::uuid, :operation::uuid, :kind::text, :status::text, :stream_id::text, :turn_id::text,
-    :fence::bigint, :attempt::int, :touched::boolean, :pause_id::text, :payload::json,
+SELECT :conversation::uuid, :operation::uuid, :kind::text, :status::text, :stream_id::text, :turn_id::text,
+    {fence}, :attempt::int, :touched::boolean, :pause_id::text, :payload::json,
     :idempotency_key::text, :request_hash::text
-)
+WHERE {condition}
 ON CONFLICT (conversation, operation) DO UPDATE SET
     kind = excluded.kind, status = excluded.status, stream_id = excluded.stream_id, turn_id = excluded.turn_id,
     fence = excluded.fence, attempt = excluded.attempt, touched = excluded.touched, pause_id = excluded.pause_id,
     payload = excluded.payload, idempotency_key = excluded.idempotency_key, request_hash = excluded.request_hash
 """
-"""Keeps an accepted operation; one that waited is accepted in place."""
 
 
 def finishing(condition: str = "true") -> str:

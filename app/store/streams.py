@@ -84,14 +84,18 @@ async def names(connection: Connection, conversation: UUID) -> list[str]:
     return list(await connection.scalars(select(streams.c.stream_id).where(streams.c.conversation == conversation)))
 
 
-OPEN: Final = """
+def opening(fence: str = ":fence::bigint", condition: str = "true") -> str:
+    """Give the statement that stores the stream on which an operation runs, if the condition holds.
+
+    It is a new one or one that has paused; an ephemeral one keeps its end only.
+    """
+    return f"""
 INSERT INTO streams (conversation, stream_id, turn_id, persona_id, status, fence, fences, ephemeral)
-VALUES (:conversation::uuid, :stream_id::text, :turn_id::text, :persona_id::text, 'running', :fence::bigint,
-    ARRAY[:fence::bigint], :ephemeral::boolean)
+SELECT :conversation::uuid, :stream_id::text, :turn_id::text, :persona_id::text, 'running', {fence},
+    ARRAY[{fence}], :ephemeral::boolean
+WHERE {condition}
 ON CONFLICT (conversation, stream_id) DO UPDATE SET
-    status = excluded.status, fence = excluded.fence, fences = streams.fences || :fence::bigint, pause_id = NULL
-"""
-"""Stores the stream on which an operation runs, a new one or one that has paused; an ephemeral one keeps its end only.
+    status = excluded.status, fence = excluded.fence, fences = streams.fences || {fence}, pause_id = NULL
 """
 
 

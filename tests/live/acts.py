@@ -151,7 +151,7 @@ async def _partly_answered(scene: Scene) -> None:
 
 
 ACTS = (
-    Act("reply", _nothing, lambda scene: scene.say("Hello"), ("take", "touch", "settle")),
+    Act("reply", _nothing, lambda scene: scene.say("Hello"), ("accept", "touch", "settle")),
     Act("pause", _nothing, lambda scene: scene.say("What is the weather?"), ("settle",)),
     Act("results", _pause, lambda scene: scene.pass_results(), ("continue", "settle")),
     Act("resume", _pause, lambda scene: scene.resume(), ("continue",)),

@@ -20,7 +20,7 @@ from tests.servers import Server
 pytestmark = pytest.mark.slow
 
 STREAMS = "SELECT stream_id FROM streams JOIN conversations ON id = conversation WHERE conversation_id = $1"
-BEFORE_THE_END = {"take", "continue", "touch"}
+BEFORE_THE_END = {"accept", "take", "continue", "touch"}
 """Transactions in which an operation's time runs; at its end it is not broken off any more."""
 
 SHORT = {"FERMATA_TURN_TIMEOUT_SECONDS": "8"}

@@ -12,7 +12,7 @@ from tests.kill_points import KillPoints, kill_points
 from tests.stage import CHAT, WEATHER, Stage, result, running_stage
 
 KEY = row_key("", CHAT).bytes
-T1, TOUCHED, START, T2 = ("take", 2), ("touch", 1), ("start", 1), ("settle", 1)
+T1, TOUCHED, START, T2 = ("accept", 1), ("touch", 1), ("start", 1), ("settle", 1)
 
 
 @asynccontextmanager
@@ -36,13 +36,13 @@ def counted(points: KillPoints) -> list[tuple[str, int]]:
     return [(each.name, len(each.statements)) for each in mine]
 
 
-async def test_a_plain_turn_is_five_statements_in_four_transactions(database: str) -> None:
+async def test_a_plain_turn_is_four_statements_in_four_transactions(database: str) -> None:
     async with watched(database, "Hello.") as (stage, points):
         await stage.play("How are you?")
         assert counted(points) == [T1, START, TOUCHED, T2]
 
 
-async def test_a_turn_that_pauses_is_five_statements_in_three_transactions(database: str) -> None:
+async def test_a_turn_that_pauses_is_four_statements_in_three_transactions(database: str) -> None:
     async with watched(database, [call("get_weather", {"city": "Rome"}, id="c1")]) as (stage, points):
         await stage.play("Weather?", tools=[WEATHER])
         assert counted(points) == [T1, START, ("settle", 2)]

@@ -38,6 +38,9 @@ Opening = Callable[[Sequence[StreamChunk]], list[Batch]]
 Accept = Callable[[Connection, int, Opening], Awaitable[None]]
 """What T1 does besides taking the conversation, under the new fence; it stores what the `Opening` gives."""
 
+AcceptFree = Callable[[Connection, Sequence[bytes]], Awaitable[int | None]]
+"""Takes a conversation that nobody has, stores everything, and gives the fence; None when somebody has it."""
+
 RETRY_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 5.0
 """How long T1 tries to reach a database that is away, before the request is refused."""
@@ -157,6 +160,36 @@ class Operation:
             work, landed, give_up=lambda: gone(self.replica), patience=PATIENCE_SECONDS
         )
         self._begin(self._opening[self.fence])
+
+    async def accept_free(self, store: AcceptFree) -> bool:
+        """T1 as one statement, for a conversation that nobody has: `store` is given the first frames without their ids.
+
+        False, and nothing is done, when `store` gives no fence: then T1 has to look what is in the way.
+        """
+        rests = [frame[frame.index(b"\n") :] for frame in self.encode_from(1, self._early, 0)]
+
+        async def work(connection: Connection) -> int:
+            return await store(connection, rests) or 0
+
+        async def landed(connection: Connection) -> int | None:
+            state = await claims.lock(connection, self.conversation)
+            if state is None or state[1] != self.id:
+                return None
+            entry = await inbound.find(connection, self.conversation, self.id)
+            if entry is None or entry.attempt > 1:
+                # It was accepted, and another process has taken it over since then.
+                raise ReplicaGoneError
+            return state[0]
+
+        self.services.cancels.enter(self.id)
+        gone = self.services.lease.is_gone
+        fence = await self.services.database.land(
+            work, landed, give_up=lambda: gone(self.replica), patience=PATIENCE_SECONDS, alone=True
+        )
+        if fence:
+            self.fence = fence
+            self._begin([b"id: %d-%d%b" % (fence, n, rest) for n, rest in enumerate(rests, start=1)])
+        return bool(fence)
 
     def adopt(self, operation: UUID, fence: int) -> None:
         """Go on as an operation that another process had begun, under the fence that took it over from there."""

@@ -20,7 +20,7 @@ from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.queue import accept_in_turn
 from app.turn.orchestrator.remembering import give_summary
 from app.turn.orchestrator.tracing import note_feedback, note_mind
-from app.turn.preparation.draft import PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
+from app.turn.preparation.draft import Accept, PhaseServices, PreparedTurn, Store, TurnDraft, Verdict
 from app.turn.preparation.knowledge import passages_for
 from app.turn.preparation.pipeline import RETRY_SECONDS, prepare
 
@@ -37,11 +37,18 @@ async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | Non
         yield emission
 
 
-def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
-    """Give the phases what they may use, with the operation's voice and its T1."""
+def accepting(operation: Operation, on_busy: OnBusy) -> Accept:
+    """Give the turn's T1."""
     services = operation.services
+    ephemeral = not services.policy.persistence
 
-    async def accept(store: Store, new: NewMessage, payload: dict[str, Any]) -> None:
+    async def accept(store: Store, new: NewMessage, payload: dict[str, Any], *, alone: bool) -> int:
+        kept = () if ephemeral else (new,)
+
+        async def at_once(connection: Connection, rests: Sequence[bytes]) -> int | None:
+            claim, entry = operation.claim(payload["persona_id"]), inbound_record(operation, 0, payload)
+            return await acceptance.accept_free(connection, claim, entry, ephemeral=ephemeral, new=kept, rests=rests)
+
         async def attempt(place: int | None, left_out: Sequence[str]) -> None:
             async def then(connection: Connection, fence: int, opening: Opening) -> None:
                 # First of all, since a key in use means that nothing may be changed.
@@ -49,8 +56,8 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
                     connection,
                     inbound_record(operation, fence, payload),
                     persona_id=payload["persona_id"],
-                    ephemeral=not services.policy.persistence,
-                    new=[new] if services.policy.persistence else [],
+                    ephemeral=ephemeral,
+                    new=kept,
                     batches=opening(()),
                 )
                 await store(connection, fence, free)
@@ -60,8 +67,16 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
 
             await operation.accept(operation.claim(payload["persona_id"], place), then, create=True)
 
-        await accept_in_turn(operation, on_busy, inbound_record(operation, 0, payload, status="waiting"), attempt)
+        if not (alone and await operation.accept_free(at_once)):
+            await accept_in_turn(operation, on_busy, inbound_record(operation, 0, payload, status="waiting"), attempt)
+        return operation.fence
 
+    return accept
+
+
+def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
+    """Give the phases what they may use, with the operation's voice and its T1."""
+    services = operation.services
     return PhaseServices(
         database=services.database,
         clock=services.clock,
@@ -77,7 +92,7 @@ def phase_services(operation: Operation, on_busy: OnBusy) -> PhaseServices:
         emit=operation.emit,
         wake=lambda stream_id: services.wakeups.wake([stream_id]),
         name=operation.name,
-        accept=accept,
+        accept=accepting(operation, on_busy),
         metrics=services.metrics,
         library=services.library,
         memories=services.memories,

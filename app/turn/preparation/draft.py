@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from app.conversation.budget import Room
 from app.conversation.history import Summary
@@ -38,8 +38,15 @@ from app.turn.preparation.aids import Aids
 Store = Callable[[Connection, int, bool], Awaitable[None]]
 """What is stored in T1 besides, under the fence; told whether no pause was held, and so the input stored already."""
 
-Accept = Callable[[Store, NewMessage, dict[str, Any]], Awaitable[None]]
-"""T1 with the input's message and the turn as it is kept for a takeover."""
+
+class Accept(Protocol):
+    """T1 with the input's message and the turn as it is kept for a takeover; it gives the fence.
+
+    `alone` says that `store` has nothing to do where no pause is held; then it may not be called.
+    """
+
+    async def __call__(self, store: Store, new: NewMessage, payload: dict[str, Any], *, alone: bool) -> int: ...
+
 
 Verdict = Callable[[], Awaitable[TurnInput]]
 """Waits for the guardrails' word on the input and gives the turn as it may be accepted; raises what refuses it."""

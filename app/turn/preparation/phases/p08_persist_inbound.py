@@ -19,14 +19,15 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     check_input(draft, services)
 
     closed: set[str] = set()
+    tells_context = services.policy.persistence and bool(draft.turn.user_context)
 
     async def store(connection: Connection, fence: int, free: bool) -> None:  # noqa: FBT001 - T1's answer
         draft.fence = fence
         closed.update(() if free else await _end_held(connection, draft, services))
-        if services.policy.persistence and draft.turn.user_context:
+        if tells_context:
             await sessions.merge_user_context(connection, draft.session_key, draft.turn.user_context)
 
-    await services.accept(store, draft.chosen()[2], inbound_payload(draft))
+    draft.fence = await services.accept(store, draft.chosen()[2], inbound_payload(draft), alone=not tells_context)
     for stream_id in closed:
         services.wake(stream_id)
         services.metrics.pause_ended(PauseEvent.NEW_TURN.value)
