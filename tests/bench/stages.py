@@ -18,7 +18,7 @@ from app.domain.messages import Message
 from app.domain.session import SessionKey, TraceEntry
 from app.domain.turn import Caller, OperationKind, StreamStatus
 from app.domain.usage import ModelCall
-from app.store import acceptance, claims, inbound, replicas, settling, starts
+from app.store import acceptance, inbound, replicas, settling, starts
 from app.store.claims import Claim
 from app.store.database import Connection, Database
 from app.store.inbound import InboundRecord
@@ -94,9 +94,8 @@ async def _turn(database: Database, spent: Spent, replica: Any, name: str) -> No
     fences: list[int] = []
 
     async def accepted() -> None:
-        async with database.transaction() as connection:
-            fences.append(await claims.take(connection, claim, create=True))
-            await _accept(connection, claim, fences[-1])
+        async with database.statement() as connection:
+            fences.append(await _accept(connection, claim))
 
     async def started() -> None:
         async with database.statement() as connection:
@@ -116,15 +115,17 @@ async def _turn(database: Database, spent: Spent, replica: Any, name: str) -> No
     await spent.on("T2", settled)
 
 
-async def _accept(connection: Connection, claim: Claim, fence: int) -> None:
+async def _accept(connection: Connection, claim: Claim) -> int:
     entry = InboundRecord(
-        claim.conversation, claim.operation, OperationKind.TURN, "running", claim.stream_id, "turn", fence, 1,
+        claim.conversation, claim.operation, OperationKind.TURN, "running", claim.stream_id, "turn", 0, 1,
         touched=False, pause_id=None, payload={"input": "Go on."},
     )  # fmt: skip
     said = NewMessage(fresh("msg"), Message("user", "Go on."), "turn")
-    await acceptance.accept(
-        connection, entry, persona_id=PERSONA, ephemeral=False, new=[said], batches=[_batch(claim, fence, 1)]
-    )
+    fence = await acceptance.accept_free(connection, claim, entry, ephemeral=False, new=[said], rests=[b"x" * 1000])
+    if fence is None:
+        message = "a new conversation was not taken"
+        raise RuntimeError(message)
+    return fence
 
 
 def _ended(claim: Claim, fence: int) -> Ended:

@@ -1,0 +1,118 @@
+"""T1 as one statement: for a conversation that nobody has, and that is still as the statement saw it when it began."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from app.domain.ids import fresh, fresh_uuid, row_key, stream_id_for
+from app.domain.messages import Message
+from app.domain.turn import Caller, OperationKind
+from app.store import acceptance, claims, replicas
+from app.store.claims import Claim
+from app.store.database import Connection, Database
+from app.store.inbound import InboundRecord
+from app.store.messages import NewMessage
+from tests.databases import execute, rows
+
+ADA = Caller("ada")
+KEY = row_key("", "chat")
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+STORED = """
+SELECT (SELECT count(*) FROM inbound_messages) AS operations, (SELECT count(*) FROM streams) AS streams,
+    (SELECT count(*) FROM messages) AS messages, (SELECT count(*) FROM stream_events) AS batches
+"""
+HELD = """
+INSERT INTO pending_external_tool_requests (
+    conversation, pause_id, organization_id, conversation_id, user_id, session_id, persona_id, stream_id, turn_id,
+    fence, state, tool_calls, results, requested_at
+)
+SELECT id, 'pause', '', 'chat', 'ada', 'chat', 'demo', 'stream', 'turn', fence, 'held', '[]', '[]', now()
+FROM conversations
+"""
+NOTHING = {"operations": 0, "streams": 0, "messages": 0, "batches": 0}
+
+
+@asynccontextmanager
+async def replica(database: str) -> AsyncIterator[tuple[Database, UUID]]:
+    """A process that lives."""
+    store, own = Database(database), fresh_uuid()
+    try:
+        async with store.transaction() as connection:
+            await replicas.register(connection, own, timedelta(minutes=5))
+        yield store, own
+    finally:
+        await store.close()
+
+
+def claim_of(own: UUID) -> Claim:
+    return Claim(fresh_uuid(), own, KEY, ADA, "chat", "chat", "demo", stream_id_for(KEY))
+
+
+async def accept(store: Database, claim: Claim) -> int | None:
+    entry = InboundRecord(
+        KEY, claim.operation, OperationKind.TURN, "running", claim.stream_id, "turn", 0, 1,
+        touched=False, pause_id=None, payload={},
+    )  # fmt: skip
+    said = [NewMessage(fresh("msg"), Message("user", "Hello."), "turn")]
+    rests = [b"\nevent: a\n\n", b"\nevent: b\n\n"]
+    async with store.statement() as connection:
+        return await acceptance.accept_free(connection, claim, entry, ephemeral=False, new=said, rests=rests)
+
+
+async def left_idle(connection: Connection) -> None:
+    """Do what an end does to its conversation."""
+    await connection.exec_driver_sql("UPDATE conversations SET running_operation = NULL")
+
+
+async def test_a_new_conversation_is_made_and_the_fence_is_in_all_that_is_stored(database: str) -> None:
+    async with replica(database) as (store, own):
+        fence = await accept(store, claim_of(own))
+        assert fence is not None
+        assert dict((await rows(database, STORED))[0]) == {"operations": 1, "streams": 1, "messages": 1, "batches": 1}
+        fences = "SELECT i.fence AS a, s.fence AS b, e.fence AS c FROM inbound_messages i, streams s, stream_events e"
+        assert set(dict((await rows(database, fences))[0]).values()) == {fence}
+        told = (await rows(database, "SELECT first_n, last_n, frames FROM stream_events"))[0]
+        assert (told["first_n"], told["last_n"]) == (1, 2)
+        assert bytes(told["frames"]) == b"id: %d-1\nevent: a\n\nid: %d-2\nevent: b\n\n" % (fence, fence)
+
+
+async def test_a_conversation_on_which_an_operation_runs_or_that_is_anothers_is_not_taken(database: str) -> None:
+    async with replica(database) as (store, own):
+        first = await accept(store, claim_of(own))
+        assert await accept(store, claim_of(own)) is None
+        async with store.transaction() as connection:
+            await left_idle(connection)
+        assert await accept(store, replace(claim_of(own), caller=Caller("bob"))) is None
+        later = await accept(store, claim_of(own))
+        assert first is not None
+        assert later is not None
+        assert later > first
+
+
+async def test_a_conversation_that_holds_a_pause_is_left_to_who_can_end_it(database: str) -> None:
+    async with replica(database) as (store, own):
+        async with store.transaction() as connection:
+            await claims.take(connection, claim_of(own), create=True)
+            await left_idle(connection)
+        await execute(database, HELD)
+        assert await accept(store, claim_of(own)) is None
+        assert dict((await rows(database, STORED))[0]) == NOTHING
+
+
+async def test_a_conversation_that_changed_while_its_lock_was_waited_for_is_not_taken(database: str) -> None:
+    """What the operation before has left is not in what the statement sees."""
+    async with replica(database) as (store, own):
+        async with store.transaction() as connection:
+            await claims.take(connection, claim_of(own), create=True)
+        async with store.transaction() as connection:
+            await left_idle(connection)
+            accepting = asyncio.create_task(accept(store, claim_of(own)))
+            async with asyncio.timeout(30):
+                while not await rows(database, WAITING):  # noqa: ASYNC110 - the state is another process's
+                    await asyncio.sleep(0.01)
+        assert await accepting is None
+        assert dict((await rows(database, STORED))[0]) == NOTHING
+        assert await accept(store, claim_of(own)) is not None
