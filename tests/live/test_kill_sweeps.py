@@ -155,10 +155,15 @@ async def test_a_flush_whose_outcome_is_not_known_is_written_once(ground: Ground
 @pytest.mark.parametrize("at", [0, DONE])
 async def test_a_process_that_is_killed_in_a_flush_leaves_a_log_without_gaps(ground: Ground, at: At) -> None:
     server = await ground.attacked()
-    ground.mock.script({"steps": [{"text": "It is "}, {"text": "late"}, {"hang": True}]})
-    hold = ground.points.hold("flush", at)
+    gate = f"flushes are watched at {at}"
+    ground.mock.script({"steps": [{"text": "It is "}, {"gate": gate}, {"text": "late"}, {"hang": True}]})
     attack = Attack(HELLO, "flush", at, Scene(server, ground.mock, "c"))
     telling = asyncio.create_task(HELLO.request(attack.scene))
+    async with asyncio.timeout(20):
+        while not await rows(ground.database, TOUCHED):  # noqa: ASYNC110 - a turn that nobody saw would be run again
+            await asyncio.sleep(0.02)
+    hold = ground.points.hold("flush", at)
+    ground.mock.open(gate)
     await hold.reached()
     server.signal(SIGKILL)
     attack.told = await telling
