@@ -7,7 +7,8 @@ from typing import Final
 
 from app.domain.errors import ProviderError
 
-DEFAULT_LIMIT: Final = 200
+DEFAULT_LIMIT: Final = 1000
+"""What one process can stream at once and lose no turn."""
 
 
 class NoPlaceError(ProviderError):

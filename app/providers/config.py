@@ -27,6 +27,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from app.domain.errors import ConfigurationError
+from app.providers.admission import DEFAULT_LIMIT
 from app.providers.catalog import CATALOG, DialectName
 from app.providers.compat import PRESETS, ChatCompat, compat_for
 from app.providers.facts import ModelFacts, Prices
@@ -93,7 +94,7 @@ class LimitsPart(_Part):
     first_event_seconds: float = Field(default=120, gt=0)
     idle_seconds: float = Field(default=60, gt=0)
     total_seconds: float = Field(default=600, gt=0)
-    max_concurrent: int = Field(default=200, ge=1)
+    max_concurrent: int = Field(default=DEFAULT_LIMIT, ge=1)
 
 
 class ProvidersFile(_Part):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.usage import Hop, Usage
-from app.providers.admission import Admission, NoPlaceError
+from app.providers.admission import DEFAULT_LIMIT, Admission, NoPlaceError
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving
 from app.providers.base import ModelRequest, Provider, UsageReport
 from app.providers.errors import failure
@@ -35,7 +35,7 @@ class GatewayPolicy:
     backoff_cap_seconds: float = 8.0
     retry_after_cap_seconds: float = 20.0
     total_seconds: float = 600.0
-    admitted: int = 200
+    admitted: int = DEFAULT_LIMIT
     admission_seconds: float = 10.0
     admitted_by: Mapping[str, int] = field(default_factory=dict)
     """Places of providers that have a limit of their own."""
