@@ -4,6 +4,7 @@
 http://127.0.0.1:PORT/mcp. It notes its process id in the file that MCP_PID_FILE names.
 """
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -48,9 +49,7 @@ def die() -> str:
 @server.tool()
 async def hang() -> str:
     """Never answer."""
-    import anyio
-
-    await anyio.sleep_forever()
+    await asyncio.Event().wait()
     return ""
 
 
