@@ -47,8 +47,8 @@ class FrameResponse(EventSourceResponse):
     """Sends frames until their iterator ends; heartbeats are the iterator's business.
 
     A client that goes away closes the iterator, and so does one that takes nothing for too long. The library's own
-    tasks for a ping, the client and the shutdown are half of what an idle reader costs. Here the request's task sends
-    and one more watches the client; who still reads at the end of a drain is cut by the frames' own iterator.
+    tasks for a ping, the client and the shutdown are a third of what an idle reader holds. Here the request's task
+    sends and one more watches the client; who still reads at the end of a drain is cut by the frames' own iterator.
     """
 
     def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], terms: ReaderTerms) -> None:

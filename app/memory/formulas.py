@@ -98,6 +98,11 @@ class Vitality:
         return replace(self, strength=self.strength * 0.9, stability=max(LEAST_STABILITY, self.stability * 0.5))
 
 
+def felt(sentiment: float, mood: float) -> float:
+    """Give the valence of a memory: that of its content for the most part, and that of the mood in which it is made."""
+    return 0.7 * sentiment + 0.3 * mood
+
+
 def encoded(now: datetime, moment: Moment, weights: Weights) -> tuple[Vitality, float]:
     """Give what a new memory begins with, and its importance; one that was asked for begins at full strength and lasts.
 
@@ -105,7 +110,7 @@ def encoded(now: datetime, moment: Moment, weights: Weights) -> tuple[Vitality, 
     since that takes a model: attention is then what the rest makes of it.
     """
     level = (moment.arousal + 1) / 2
-    content = 0.7 * moment.sentiment + 0.3 * moment.valence
+    content = felt(moment.sentiment, moment.valence)
     intensity = abs(content) * level
     flashbulb = intensity > FLASHBULB or moment.explicit
     attention = 0.5

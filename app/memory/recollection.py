@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.domain.ids import fresh
 from app.domain.memory import Memory, MemoryPlace, NewMemory
-from app.memory.formulas import Moment, Vitality, after_newer, overlap, score
+from app.memory.formulas import Moment, Vitality, after_newer, felt, overlap, score
 from app.memory.links import activation, linked
 from app.memory.trust import CONFIDENCE, DEFAULT_CONFIDENCE, is_unverified
 from app.store.traces import Near, TraceRecord
@@ -134,7 +134,7 @@ def record_of(
         source=note.source,
         category=note.category,
         content=note.content,
-        valence=0.7 * note.sentiment + 0.3 * note.valence,
+        valence=felt(note.sentiment, note.valence),
         confidence=CONFIDENCE.get(note.source, DEFAULT_CONFIDENCE),
         strength=vitality.strength,
         stability=vitality.stability,

@@ -34,7 +34,7 @@ class ToolExecutor:
     def argument_fault(self, call: ToolCall) -> str | None:
         """Say what is wrong with a call's arguments; None when they are right, or when nobody knows the tool."""
         tool = self._registry.find(call.name)
-        return None if tool is None else _argument_fault(call, tool.spec.input_schema)
+        return None if tool is None else _read(call, tool.spec.input_schema)[1]
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Give the call's result. A fault of any kind is an error result that the model can read."""
@@ -49,13 +49,13 @@ class ToolExecutor:
             return result
 
     async def _run(self, call: ToolCall, tool: Tool, context: ToolContext) -> ToolResult:
-        fault = _argument_fault(call, tool.spec.input_schema)
+        arguments, fault = _read(call, tool.spec.input_schema)
         if fault:
             return failed(call, "TOOL_ARGUMENTS_INVALID", fault)
         timeout = self._registry.rules(call.name).timeout or self._timeout
         try:
             async with asyncio.timeout(timeout):
-                output = await tool.execute(with_defaults(call.arguments, tool.spec.input_schema), context)
+                output = await tool.execute(arguments, context)
         except TimeoutError:
             return failed(call, "TOOL_TIMEOUT", f"The tool took longer than {timeout:g} seconds.")
         except ToolError as error:
@@ -92,10 +92,12 @@ def _output_fault(output: Any, schema: Mapping[str, Any] | None) -> str | None:
     return None if fault is None else f"The tool gave what it may not give. {fault}"
 
 
-def _argument_fault(call: ToolCall, schema: Mapping[str, Any]) -> str | None:
+def _read(call: ToolCall, schema: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Give the arguments as the schema means them, and what is wrong with them."""
     if call.invalid is not None:
-        return f"The arguments are not a JSON object: {call.invalid[:200]}"
-    return _misfit(with_defaults(call.arguments, schema), schema)
+        return {}, f"The arguments are not a JSON object: {call.invalid[:200]}"
+    arguments = with_defaults(call.arguments, schema)
+    return arguments, _misfit(arguments, schema)
 
 
 def _misfit(value: Any, schema: Mapping[str, Any]) -> str | None:
