@@ -29,7 +29,10 @@ class Room:
 
     def check(self, messages: Sequence[Message], what: str, *, slack: int = 0) -> None:
         """Raise TooLargeError, which names the sizes, unless the messages fit; `slack` may be used besides."""
-        size = messages_tokens(messages, self.counter)
+        self.check_size(messages_tokens(messages, self.counter), what, slack=slack)
+
+    def check_size(self, size: int, what: str, *, slack: int = 0) -> None:
+        """Raise the same for messages that were counted already."""
         if size <= self.budget + slack:
             return
         about = "" if self.counter.exact else "about "
@@ -52,14 +55,22 @@ class Room:
         }
 
 
-def fitted(messages: Sequence[Message], *, budget: int, head: int, counter: TokenCounter) -> Repaired:
+@dataclass(frozen=True, slots=True)
+class Fitted(Repaired):
+    """A valid list that was cut to a budget, and how many tokens it takes."""
+
+    tokens: int
+
+
+def fitted(messages: Sequence[Message], *, budget: int, head: int, counter: TokenCounter) -> Fitted:
     """Give the valid form of what fits: the last block, summaries, the first `head` messages, then the newest others.
 
     A block goes whole or stays whole, and the newest ones without a hole. Only the last block may exceed the budget.
     """
     whole = valid(messages)
-    if messages_tokens(whole.messages, counter) <= budget:
-        return whole
+    size = messages_tokens(whole.messages, counter)
+    if size <= budget:
+        return Fitted(whole.messages, whole.faults, size)
     told = whole.messages
     room = budget - message_tokens(OPENING, counter)
     found = blocks(told)
@@ -78,7 +89,8 @@ def fitted(messages: Sequence[Message], *, budget: int, head: int, counter: Toke
         chosen.add(place)
         room -= costs[place]
     cut = [message for place in sorted(chosen) for message in told[found[place].start : found[place].stop]]
-    return Repaired(valid(cut).messages, whole.faults)
+    kept = valid(cut).messages
+    return Fitted(kept, whole.faults, messages_tokens(kept, counter))
 
 
 def _first_of_all(messages: Sequence[Message], found: Sequence[Block], head: int) -> list[int]:

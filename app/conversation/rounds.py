@@ -5,13 +5,12 @@ round (R63, R336, R338).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.domain.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Messages `start` to `stop` (exclusive) that belong together: a round, or a single message."""
 
     start: int
@@ -25,15 +24,16 @@ def blocks(messages: Sequence[Message]) -> list[Block]:
     found: list[Block] = []
     place = 0
     while place < len(messages):
-        stop = _round_end(messages, place)
-        calls = sorted(call.id for call in messages[place].tool_calls)
-        answers = sorted(str(message.tool_call_id) for message in messages[place + 1 : stop])
-        found.append(Block(place, stop, is_round=bool(calls), complete=_all_in(calls, answers)))
+        stop = block_end(messages, place)
+        calls = [call.id for call in messages[place].tool_calls]
+        complete = not calls or _all_in(calls, [str(message.tool_call_id) for message in messages[place + 1 : stop]])
+        found.append(Block(place, stop, bool(calls), complete))
         place = stop
     return found
 
 
-def _round_end(messages: Sequence[Message], start: int) -> int:
+def block_end(messages: Sequence[Message], start: int) -> int:
+    """Give the place behind the block that begins at a place."""
     stop = start + 1
     if messages[start].role == "assistant" and messages[start].tool_calls:
         while stop < len(messages) and messages[stop].role == "tool":

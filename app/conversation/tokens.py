@@ -8,6 +8,7 @@ from app.domain.messages import Message
 from app.domain.tools import ToolSpec
 from app.providers.reasoning import text_of_blocks
 
+_DIGITS: Final = b"0123456789"
 _PER_MESSAGE: Final = 4
 _PER_CALL: Final = 8
 _PER_TOOL: Final = 12
@@ -45,8 +46,9 @@ class Estimate:
         """See `TokenCounter.text`."""
         if not text:
             return 0
-        beyond = 0 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) - len(text)
-        digits = sum(map(text.count, "0123456789"))
+        encoded = text.encode("utf-8", "surrogatepass")
+        beyond = len(encoded) - len(text)
+        digits = len(encoded) - len(encoded.translate(None, _DIGITS))
         return (5 * len(text) + 6 * beyond + 4 * digits) // 20 + 1
 
 
@@ -65,7 +67,10 @@ class TokenCounters:
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
     """Count one message with all that is sent of it, the model's reasoning that goes back to it included."""
-    total = _PER_MESSAGE + _content(message, counter) + counter.text(text_of_blocks(message))
+    content = message.content
+    total = _PER_MESSAGE + (_parts(content, counter) if isinstance(content, list) else counter.text(content or ""))
+    if message.metadata:
+        total += counter.text(text_of_blocks(message))
     for call in message.tool_calls:
         total += _PER_CALL + counter.text(call.name) + counter.text(dumps_text(dict(call.arguments)))
     return total
@@ -84,10 +89,8 @@ def tools_tokens(tools: Sequence[ToolSpec], counter: TokenCounter) -> int:
     )
 
 
-def _content(message: Message, counter: TokenCounter) -> int:
-    if isinstance(message.content, list):
-        return sum(_part(part, counter) for part in message.content)
-    return counter.text(message.content or "")
+def _parts(content: Sequence[Mapping[str, Any]], counter: TokenCounter) -> int:
+    return sum(_part(part, counter) for part in content)
 
 
 def _part(part: Mapping[str, Any], counter: TokenCounter) -> int:

@@ -24,6 +24,7 @@ OPENING: Final = Message("user", "(The messages begin here.)", metadata={"source
 SUMMARY_SOURCE: Final = "summary"
 """The `source` in the metadata of a message that is a summary."""
 
+_SAID: Final = frozenset({"system", "user", "assistant"})
 _PARTS: Final = frozenset({"image", "image_url", "audio", "file"})
 
 
@@ -42,6 +43,8 @@ class Repaired:
 
 def valid(messages: Sequence[Message]) -> Repaired:
     """Give the list that may be sent; errors and thoughts are never part of it."""
+    if all(map(_is_said, messages)):
+        return Repaired(_opened(messages), {})
     sendable = [message for message in messages if message.role not in NEVER_SENT]
     kept: list[Message] = []
     faults: Counter[str] = Counter()
@@ -61,11 +64,16 @@ def valid(messages: Sequence[Message]) -> Repaired:
     return Repaired(_opened(kept), dict(faults))
 
 
+def _is_said(message: Message) -> bool:
+    """Tell whether there is nothing to mend, whatever else is in the list: most lists are of such messages alone."""
+    return message.role in _SAID and not message.tool_calls and says_something(message.content)
+
+
 def _as_user(summary: Message) -> Message:
     return replace(summary, role="user", metadata={**(summary.metadata or {}), "source": SUMMARY_SOURCE})
 
 
-def _opened(kept: list[Message]) -> tuple[Message, ...]:
+def _opened(kept: Sequence[Message]) -> tuple[Message, ...]:
     place = next((place for place, message in enumerate(kept) if message.role != "system"), len(kept))
     if place == len(kept) or kept[place].role == "user":
         return tuple(kept)

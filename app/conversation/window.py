@@ -1,8 +1,8 @@
 """The window: what is told of a conversation past its limit (R320 to R325, R330 to R332, R336, R337)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from app.conversation.rounds import Block, blocks
+from app.conversation.rounds import block_end
 from app.domain.messages import Message
 
 
@@ -15,7 +15,6 @@ def window(messages: Sequence[Message], *, limit: int, head: int) -> list[Messag
     """
     if limit <= 0 or len(messages) <= limit:
         return list(messages)
-    found = blocks(messages)
     behind_head = head_stop(messages, head)
     chosen = _summaries(messages, behind_head, room=limit - head - 1)
     newest = max(1, limit - head - len(chosen))
@@ -25,17 +24,24 @@ def window(messages: Sequence[Message], *, limit: int, head: int) -> list[Messag
         if place not in chosen:
             chosen.add(place)
             newest -= 1
-    return [
-        message
-        for block in found
-        if block.start < behind_head or _reached(block, chosen)
-        for message in messages[block.start : block.stop]
-    ]
+    return [*messages[:behind_head], *_with_rounds(messages, behind_head, chosen)]
+
+
+def _with_rounds(messages: Sequence[Message], place: int, chosen: set[int]) -> Iterator[Message]:
+    """Give the chosen messages from a place on, at which a block begins; a round that is chosen in part is whole."""
+    while place < len(messages):
+        stop = block_end(messages, place)
+        if place in chosen or not chosen.isdisjoint(range(place + 1, stop)):
+            yield from messages[place:stop]
+        place = stop
 
 
 def head_stop(messages: Sequence[Message], head: int) -> int:
     """Give the place behind the first `head` messages; a round that they reach into is whole in front of it (R64)."""
-    return next((block.start for block in blocks(messages) if block.start >= head), len(messages))
+    place = 0
+    while place < min(head, len(messages)):
+        place = block_end(messages, place)
+    return place
 
 
 def _summaries(messages: Sequence[Message], behind_head: int, *, room: int) -> set[int]:
@@ -46,7 +52,3 @@ def _summaries(messages: Sequence[Message], behind_head: int, *, room: int) -> s
     first_stands = places[0] == behind_head
     both = 2
     return {places[0], places[-1]} if first_stands and room >= both else {places[-1]}
-
-
-def _reached(block: Block, chosen: set[int]) -> bool:
-    return any(place in chosen for place in range(block.start, block.stop))

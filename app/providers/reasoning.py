@@ -44,7 +44,7 @@ class ReasoningKeeper:
 
 def blocks_of(message: Message) -> list[Mapping[str, Any]]:
     """Give the blocks that are kept with a message."""
-    kept = (message.metadata or {}).get(REASONING_KEY)
+    kept = message.metadata.get(REASONING_KEY) if message.metadata else None
     return [block for block in kept if isinstance(block, Mapping)] if isinstance(kept, list) else []
 
 
@@ -60,6 +60,8 @@ def only_own(messages: tuple[Message, ...], provider: str, model: str) -> tuple[
 
 def _only_own(message: Message, provider: str, model: str) -> Message:
     blocks = blocks_of(message)
+    if not blocks:
+        return message
     own = [
         block for block in blocks if block.get("provider", provider) == provider and block.get("model", model) == model
     ]

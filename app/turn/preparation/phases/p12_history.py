@@ -6,10 +6,9 @@ from typing import Any
 
 import structlog
 
-from app.conversation.budget import Room, fitted
+from app.conversation.budget import Fitted, Room, fitted
 from app.conversation.history import arranged
 from app.conversation.tokens import messages_tokens
-from app.conversation.valid import Repaired
 from app.domain.messages import Message
 from app.turn.delivery import emitter
 from app.turn.gmi.live import remembered
@@ -45,7 +44,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     own = draft.chosen()[0].conversation_context.max_tokens
     budget = room.budget if own is None else min(room.budget, own)
     told = fitted(kept, budget=budget, head=policy.head, counter=room.counter)
-    room.check(told.messages, "The turn")
+    room.check_size(told.tokens, "The turn")
     if told.repairs:
         structlog.get_logger(__name__).warning("history.repaired", repairs=told.repairs, **told.faults)
         services.metrics.repaired(told.faults)
@@ -64,11 +63,10 @@ def _counted(draft: TurnDraft, room: Room, kept: Sequence[Message]) -> None:
     messages_tokens(kept, room.counter)
 
 
-def _report(kept: list[Message], told: Repaired, room: Room) -> dict[str, Any]:
-    sizes = room.sizes(messages_tokens(told.messages, room.counter))
+def _report(kept: list[Message], told: Fitted, room: Room) -> dict[str, Any]:
     return {
         "messages": len(told.messages),
         "cut_to_fit": max(0, len(kept) - len(told.messages)),
         "repairs": told.repairs,
-        "tokens": sizes,
+        "tokens": room.sizes(told.tokens),
     }
