@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from app.conversation.history import Entry
 from app.conversation.rounds import Block, blocks
 from app.conversation.tokens import TokenCounter
 from app.conversation.valid import says_something
 from app.conversation.window import head_stop
 from app.domain.jsontext import dumps_text
-from app.domain.messages import Content, Message
+from app.domain.messages import Content, Entry, Message
 from app.domain.text import clean
 
 LEAST_OUTPUT: Final = 64

@@ -13,25 +13,16 @@ from app.conversation.covered import Covered
 from app.conversation.valid import SUMMARY_SOURCE
 from app.conversation.window import head_stop, window
 from app.domain.jsontext import dumps_text
-from app.domain.messages import Message
+from app.domain.messages import Entry, Message
 from app.domain.policy import HistoryPolicy
 from app.store import messages
 from app.store.database import Connection
-from app.store.messages import MessageRecord
 
 LONGEST_UNCOVERED: Final = 1000
 """With a rolling summary the limit does not count; but no more than this many messages that it has not taken yet are
 told, so that switching it on in a very long conversation costs no more than in a short one."""
 
 _FRAME: Final = "A summary of the earlier part of this conversation, made by the service:"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A message and its position in the conversation."""
-
-    position: int
-    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +82,13 @@ async def read(
         found = await _edges(connection, conversation, policy)
     else:
         found = await _around(connection, conversation, summary, policy)
-    return entries_of(found)
+    return in_order(found)
 
 
-def entries_of(records: Iterable[MessageRecord]) -> list[Entry]:
-    """Give stored messages, in any order and perhaps several times, as entries in order."""
-    once = {record.position: record for record in records}
-    return [Entry(position, once[position].message()) for position in sorted(once)]
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Give entries that come in any order, and perhaps several times, once and in order."""
+    once = {entry.position: entry for entry in entries}
+    return [once[position] for position in sorted(once)]
 
 
 def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
@@ -108,7 +99,7 @@ def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
     return policy.head + 1, policy.limit + 2
 
 
-async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[MessageRecord]:
+async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[Entry]:
     first, last = reach(policy)
     found = await messages.oldest(connection, conversation, limit=first)
     if first is not None:
@@ -117,13 +108,11 @@ async def _edges(connection: Connection, conversation: UUID, policy: HistoryPoli
     return found
 
 
-async def _around(
-    connection: Connection, conversation: UUID, summary: Summary, policy: HistoryPolicy
-) -> list[MessageRecord]:
+async def _around(connection: Connection, conversation: UUID, summary: Summary, policy: HistoryPolicy) -> list[Entry]:
     limit = policy.limit if summary.at_limit else _bound(policy)
     covered = summary.covered
     before = covered.first
-    found: list[MessageRecord] = []
+    found: list[Entry] = []
     if summary.head is None:
         before = covered.last + 1
         if summary.head_now:

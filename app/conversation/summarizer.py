@@ -26,12 +26,11 @@ from app.conversation.compaction import (
     within,
 )
 from app.conversation.covered import Covered
-from app.conversation.history import Entry
 from app.conversation.tokens import TokenCounter
 from app.domain.clock import Clock
 from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.jsontext import dumps_text
-from app.domain.messages import Message
+from app.domain.messages import Entry, Message
 from app.domain.policy import Compaction
 from app.domain.usage import ModelCall, Usage
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent
@@ -263,6 +262,5 @@ async def _candidates(connection: Connection, task: Task, record: SummaryRecord 
         for first, last in covered.inner_gaps if record is not None and record.head is not None else ():
             found += await messages.oldest(connection, task.conversation, after=first - 1, before=last + 1)
         found += await messages.oldest(connection, task.conversation, after=covered.last, limit=most + 1)
-    entries = [Entry(row.position, row.message()) for row in found]
     newest = tail[-1].position if tail else 0
-    return entries, tail[0].position if tail else 0, newest
+    return found, tail[0].position if tail else 0, newest

@@ -7,7 +7,7 @@ form (`to_json`, `from_json`) is part of what a release must be able to read for
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 Role = Literal["system", "user", "assistant", "tool", "summary", "error", "thought"]
 Content = str | list[dict[str, Any]] | None
@@ -110,6 +110,13 @@ class Message:
             is_error=bool(stored.get("is_error")),
             metadata=stored.get("metadata"),
         )
+
+
+class Entry(NamedTuple):
+    """A message and its position in the conversation."""
+
+    position: int
+    message: Message
 
 
 _PARTS: Final[Mapping[str, tuple[frozenset[str], frozenset[str], str]]] = {

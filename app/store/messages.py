@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import takewhile
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import Select, bindparam, func, select, update
 
-from app.domain.messages import NEVER_SENT, Message
+from app.domain.messages import NEVER_SENT, Entry, Message, ToolCall
 from app.store.database import Connection
 from app.store.sql import Statement, as_json
 from app.store.tables import messages
@@ -82,60 +83,37 @@ async def leave_out(connection: Connection, conversation: UUID, turn_ids: Sequen
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A message as it is stored."""
+    """A message with all that is stored of it."""
 
-    position: int
+    entry: Entry
     message_id: str
     turn_id: str | None
-    role: str
-    content: Any
-    tool_calls: Any
-    tool_call_id: str | None
-    name: str | None
-    is_error: bool
-    metadata: Any
-    created_at: Any
-
-    def message(self) -> Message:
-        """Give the message itself."""
-        return Message.from_json(
-            {
-                "role": self.role,
-                "content": self.content,
-                "tool_calls": self.tool_calls,
-                "tool_call_id": self.tool_call_id,
-                "name": self.name,
-                "is_error": self.is_error,
-                "metadata": self.metadata,
-            }
-        )
+    created_at: datetime
 
 
-_COLUMNS = (
-    _row.position,
-    _row.message_id,
-    _row.turn_id,
-    _row.role,
-    _row.content,
-    _row.tool_calls,
-    _row.tool_call_id,
-    _row.name,
-    _row.is_error,
-    _row.metadata,
-    _row.created_at,
-)
+TOLD: Final = ("position", "role", "content", "tool_calls", "tool_call_id", "name", "is_error", "metadata")
+"""The columns that `entry_of` reads, in their order."""
+
+_COLUMNS: Final = tuple(_row[name] for name in TOLD)
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """Give the message that a row tells of."""
+    position, role, content, calls, call_id, name, is_error, metadata = row
+    told = tuple(map(ToolCall.from_json, calls)) if calls else ()
+    return Entry(position, Message(role, content, told, call_id, name, is_error, metadata))
 
 
 async def page(
     connection: Connection, conversation: UUID, *, after: int | None, limit: int, descending: bool
 ) -> list[MessageRecord]:
     """Give messages in order of position, from behind `after` on."""
-    query = select(*_COLUMNS).where(_row.conversation == conversation)
+    query = select(_row.message_id, _row.turn_id, _row.created_at, *_COLUMNS).where(_row.conversation == conversation)
     if after is not None:
         query = query.where(_row.position < after if descending else _row.position > after)
     order = _row.position.desc() if descending else _row.position.asc()
     rows = await connection.execute(query.order_by(order).limit(limit))
-    return [MessageRecord(*row) for row in rows]
+    return [MessageRecord(entry_of(row[3:]), *row[:3]) for row in rows]
 
 
 def _sendable(conversation: UUID, after: int, before: int | None) -> Select[Any]:
@@ -147,68 +125,68 @@ def _sendable(conversation: UUID, after: int, before: int | None) -> Select[Any]
 
 async def oldest(
     connection: Connection, conversation: UUID, *, after: int = 0, before: int | None = None, limit: int | None = None
-) -> list[MessageRecord]:
+) -> list[Entry]:
     """Give the first messages between two positions that may be sent; a round at the limit's edge is whole."""
     query = _sendable(conversation, after, before).order_by(_row.position)
-    found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit + 1 if limit else None))]
+    found = [entry_of(row) for row in await connection.execute(query.limit(limit + 1 if limit else None))]
     return await whole_at_end(connection, conversation, found, limit=limit, before=before)
 
 
 async def whole_at_end(
     connection: Connection,
     conversation: UUID,
-    found: list[MessageRecord],
+    found: list[Entry],
     *,
     limit: int | None,
     before: int | None = None,
-) -> list[MessageRecord]:
+) -> list[Entry]:
     """Give `limit` of the messages and the rest of their last round; `found` has one more, to tell if there is any."""
     if not limit or len(found) <= limit:
         return found
     following, found = found[limit:], found[:limit]
-    while following and following[0].role == "tool":
-        answers = list(takewhile(lambda record: record.role == "tool", following))
+    while following and following[0].message.role == "tool":
+        answers = list(takewhile(lambda entry: entry.message.role == "tool", following))
         found += answers
         if len(answers) < len(following):
             break
         query = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
-        following = [MessageRecord(*row) for row in await connection.execute(query)]
+        following = [entry_of(row) for row in await connection.execute(query)]
     return found
 
 
-async def newest(connection: Connection, conversation: UUID, *, after: int = 0, limit: int) -> list[MessageRecord]:
+async def newest(connection: Connection, conversation: UUID, *, after: int = 0, limit: int) -> list[Entry]:
     """Give the last messages behind a position that may be sent, in order; a round at the limit's edge is whole."""
     query = _sendable(conversation, after, None).order_by(_row.position.desc())
-    found = [MessageRecord(*row) for row in await connection.execute(query.limit(limit))]
+    found = [entry_of(row) for row in await connection.execute(query.limit(limit))]
     return await whole_at_start(connection, conversation, found[::-1], after=after, limit=limit)
 
 
 async def whole_at_start(
-    connection: Connection, conversation: UUID, found: list[MessageRecord], *, after: int = 0, limit: int
-) -> list[MessageRecord]:
+    connection: Connection, conversation: UUID, found: list[Entry], *, after: int = 0, limit: int
+) -> list[Entry]:
     """Give the messages with what is missing of their first round; fewer than `limit` are all that there are."""
-    while found and len(found) >= limit and found[0].role == "tool":
+    while found and len(found) >= limit and found[0].message.role == "tool":
         query = _sendable(conversation, after, found[0].position).order_by(_row.position.desc()).limit(EDGE)
-        earlier = [MessageRecord(*row) for row in await connection.execute(query)]
+        earlier = [entry_of(row) for row in await connection.execute(query)]
         if not earlier:
             break
-        answers = list(takewhile(lambda record: record.role == "tool", earlier))
+        answers = list(takewhile(lambda entry: entry.message.role == "tool", earlier))
         found = [*earlier[: len(answers) + 1][::-1], *found]
     return found
 
 
-async def last_summary(connection: Connection, conversation: UUID) -> list[MessageRecord]:
+async def last_summary(connection: Connection, conversation: UUID) -> list[Entry]:
     """Give the newest message that is a summary, if there is one."""
     # Written into the statement: with a parameter the index of summaries could not be used by a plan that is kept.
     is_summary = _row.role == bindparam("role", "summary", literal_execute=True)
     query = _sendable(conversation, 0, None).where(is_summary).order_by(_row.position.desc()).limit(1)
-    return [MessageRecord(*row) for row in await connection.execute(query)]
+    return [entry_of(row) for row in await connection.execute(query)]
 
 
-async def of_turn(connection: Connection, conversation: UUID, turn_id: str) -> list[MessageRecord]:
+async def of_turn(connection: Connection, conversation: UUID, turn_id: str) -> list[Entry]:
     """Give the messages of a turn that may be sent, in order."""
     query = _sendable(conversation, 0, None).where(_row.turn_id == turn_id).order_by(_row.position)
-    return [MessageRecord(*row) for row in await connection.execute(query)]
+    return [entry_of(row) for row in await connection.execute(query)]
 
 
 async def count_of_user(connection: Connection, conversation: UUID) -> int:

@@ -8,17 +8,15 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from app.domain.messages import NEVER_SENT
+from app.domain.messages import NEVER_SENT, Entry
 from app.domain.session import SessionKey, SessionState
 from app.store import messages, sessions
 from app.store.database import Connection
-from app.store.messages import MessageRecord
 from app.store.sql import Statement
 from app.store.summaries import SummaryRecord
 
-_COLUMNS: Final = "position, role, content, tool_calls, tool_call_id, name, is_error, metadata"
 _SENDABLE: Final = f"""
-SELECT {_COLUMNS} FROM messages
+SELECT json_build_array({", ".join(messages.TOLD)}) AS told FROM messages
 WHERE conversation = :conversation::uuid AND NOT not_sent AND role NOT IN ({", ".join(map(repr, sorted(NEVER_SENT)))})
     AND NOT EXISTS (SELECT FROM summary WHERE text <> '')
 """  # noqa: S608 - put together of constants
@@ -36,13 +34,13 @@ SELECT
                 AND session_id = :session_id::text
         ) AS kept
     ) AS session,
-    (SELECT json_agg(found) FROM ({_SENDABLE} ORDER BY position LIMIT :oldest::bigint) AS found) AS oldest,
+    (SELECT json_agg(told) FROM ({_SENDABLE} ORDER BY position LIMIT :oldest::bigint) AS found) AS oldest,
     (
-        SELECT json_agg(found) FROM (
+        SELECT json_agg(told) FROM (
             {_SENDABLE} AND role = 'summary' ORDER BY position DESC LIMIT 1
         ) AS found
     ) AS summaries,
-    (SELECT json_agg(found) FROM ({_SENDABLE} ORDER BY position DESC LIMIT :newest::bigint) AS found) AS newest
+    (SELECT json_agg(told) FROM ({_SENDABLE} ORDER BY position DESC LIMIT :newest::bigint) AS found) AS newest
 """)  # noqa: S608 - put together of constants
 
 
@@ -52,7 +50,7 @@ class Start:
 
     summary: SummaryRecord | None
     session: SessionState
-    edges: tuple[MessageRecord, ...] | None
+    edges: tuple[Entry, ...] | None
 
 
 async def read(
@@ -70,15 +68,15 @@ async def read(
     row = await _READ.first(connection, values)
     summary, edges = row["summary"], None
     if not (summary and summary["text"]):
-        first = await messages.whole_at_end(connection, conversation, _records(row["oldest"]), limit=oldest)
-        last = _records(row["newest"])[::-1]
+        first = await messages.whole_at_end(connection, conversation, _entries(row["oldest"]), limit=oldest)
+        last = _entries(row["newest"])[::-1]
         last = await messages.whole_at_start(connection, conversation, last, limit=newest)
-        edges = (*first, *_records(row["summaries"]), *last)
+        edges = (*first, *_entries(row["summaries"]), *last)
     return Start(_summary(summary, conversation), sessions.state_of(row["session"]), edges)
 
 
-def _records(found: list[dict[str, Any]] | None) -> list[MessageRecord]:
-    return [MessageRecord(message_id="", turn_id=None, created_at=None, **row) for row in found or ()]
+def _entries(found: list[list[Any]] | None) -> list[Entry]:
+    return [messages.entry_of(row) for row in found or ()]
 
 
 def _summary(found: dict[str, Any] | None, conversation: UUID) -> SummaryRecord | None:

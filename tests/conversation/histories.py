@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.conversation.history import Entry
-from app.domain.messages import Message, ToolCall, load
+from app.domain.messages import Entry, Message, ToolCall, load
 from app.providers.base import ModelRequest
 from app.providers.compat import ChatCompat
 from app.providers.dialects.chat.body import chat_body

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from app.conversation.budget import fitted
 from app.conversation.compaction import Bounds, choose
 from app.conversation.covered import Covered
-from app.conversation.history import Entry, Summary, arranged
+from app.conversation.history import Summary, arranged
 from app.conversation.rounds import blocks
 from app.conversation.tokens import Estimate, messages_tokens
 from app.conversation.valid import OPENING, valid
-from app.domain.messages import Message
+from app.domain.messages import Entry, Message
 from app.domain.policy import HistoryPolicy
 from tests.conversation.histories import INPUT, TEXTS, broken_rules, entries_of, round_of, stored
 from tests.requirements import requirement

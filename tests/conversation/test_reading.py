@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from app.conversation.covered import Covered
-from app.conversation.history import LONGEST_UNCOVERED, Entry, Summary, arranged, read
+from app.conversation.history import LONGEST_UNCOVERED, Summary, arranged, read
 from app.conversation.rounds import blocks
 from app.domain.ids import fresh_uuid
-from app.domain.messages import Message, ToolCall
+from app.domain.messages import Entry, Message, ToolCall
 from app.domain.policy import HistoryPolicy
 from app.domain.views import MessageView
 from app.store import messages

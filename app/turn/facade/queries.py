@@ -187,7 +187,7 @@ class Queries:
         async with self._database.transaction() as connection:
             record = await self._conversation(connection, caller, conversation_id)
             found = await messages.page(connection, record.id, after=after, limit=limit + 1, descending=descending)
-        following = str(found[limit - 1].position) if len(found) > limit else None
+        following = str(found[limit - 1].entry.position) if len(found) > limit else None
         return Page(tuple(map(_message_view, found[:limit])), following)
 
     async def _conversation(self, connection: Connection, caller: Caller, conversation_id: str) -> ConversationRecord:
@@ -215,18 +215,18 @@ def _conversation_view(record: ConversationRecord) -> ConversationView:
 
 
 def _message_view(record: MessageRecord) -> MessageView:
-    calls = record.message().tool_calls
+    position, message = record.entry
     return MessageView(
-        position=record.position,
+        position=position,
         message_id=record.message_id,
         turn_id=record.turn_id,
-        role=record.role,
-        content=record.content,
-        tool_calls=tuple(call.public() for call in calls),
-        tool_call_id=record.tool_call_id,
-        name=record.name,
-        is_error=record.is_error,
-        metadata=record.metadata or {},
+        role=message.role,
+        content=message.content,
+        tool_calls=tuple(call.public() for call in message.tool_calls),
+        tool_call_id=message.tool_call_id,
+        name=message.name,
+        is_error=message.is_error,
+        metadata=message.metadata or {},
         created_at=iso(record.created_at),
     )
 

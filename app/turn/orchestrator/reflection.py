@@ -66,7 +66,7 @@ async def _reflect(operation: Operation, turn: GmiTurnInput, key: SessionKey) ->
     )
     look = _Look(
         state,
-        [f"{row.role}: {text_of(row.content)}" for row in said if row.role in {"user", "assistant"}],
+        [f"{one.role}: {text_of(one.content)}" for _, one in said if one.role in {"user", "assistant"}],
         [f"{record.entry.type}: {record.entry.message}" for record in reversed(done)],
     )
     answers = await asyncio.gather(*(_answer(operation, turn, one, look) for one in batch))

@@ -42,7 +42,7 @@ async def _keep(operation: Operation, turn: GmiTurnInput) -> None:
         lambda connection: messages.of_turn(connection, operation.conversation, operation.turn_id)
     )
     asked, answered = (
-        "\n\n".join(text for row in said if row.role == role and (text := text_of(row.content).strip()))
+        "\n\n".join(text for _, one in said if one.role == role and (text := text_of(one.content).strip()))
         for role in ("user", "assistant")
     )
     if not asked or not answered:

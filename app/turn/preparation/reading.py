@@ -1,6 +1,7 @@
 """What phases read of the store: once, in one statement, as far as that is enough."""
 
-from app.conversation.history import Entry, Summary, entries_of, reach, read
+from app.conversation.history import Summary, in_order, reach, read
+from app.domain.messages import Entry
 from app.domain.policy import HistoryPolicy
 from app.store import starts
 from app.store.starts import Start
@@ -25,6 +26,6 @@ async def entries(
     """Give the entries that `arranged` needs; no other operation writes messages while this one runs."""
     start = await start_of(draft, services)
     if summary is None and start.edges is not None:
-        return entries_of(start.edges)
+        return in_order(start.edges)
     async with services.database.transaction() as connection:
         return await read(connection, draft.turn.conversation, summary, policy)
