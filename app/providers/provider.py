@@ -3,12 +3,13 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final
 
 import structlog
 
 from app.domain.errors import ProviderError
-from app.providers.base import ModelRequest, ProviderEvent, UsageReport
+from app.providers.base import ModelRequest, ProviderEvent, TextPiece, UsageReport
 from app.providers.calls import HttpCall
 from app.providers.dialect import Decoder, Dialect
 from app.providers.embeddings import EmbeddingClient
@@ -143,10 +144,24 @@ class HttpProvider:
         try:
             async with aclosing(self._http.stream(call, decoder)) as batches:
                 async for batch in batches:
-                    for event in batch:
+                    for event in _joined(batch):
                         output = output or not isinstance(event, UsageReport)
                         yield event
         except ProviderError as error:
             error.after_output = output
             error.usage = decoder.usage
             raise
+
+
+def _joined(batch: list[ProviderEvent]) -> list[ProviderEvent]:
+    """Make neighbouring texts of one read one piece: they came together, so apart they would cost more and tell no more."""
+    if len(batch) == 1:
+        return batch
+    told: list[ProviderEvent] = []
+    for is_text, run in groupby(batch, key=_is_text):
+        told += [TextPiece("".join(piece.text for piece in run if isinstance(piece, TextPiece)))] if is_text else run
+    return told
+
+
+def _is_text(event: ProviderEvent) -> bool:
+    return isinstance(event, TextPiece)

@@ -10,6 +10,7 @@ from app.domain.messages import Message
 from app.providers.base import ModelRequest, TextPiece
 from app.providers.chat import ChatProvider
 from app.providers.http import ModelHttp
+from tests.bench.load import WORD
 from tests.bench.measures import Bench, Row
 from tests.mock_model import ModelServer
 
@@ -65,7 +66,7 @@ async def _cpu(provider: ChatProvider, model: str, streams: int, chunks: int) ->
 
 
 async def _read(provider: ChatProvider, model: str) -> int:
-    """Read an answer; give the number of its texts."""
+    """Read an answer; give the number of its words."""
     request = ModelRequest(model, (Message("user", "Go on."),))
     async with aclosing(provider.stream(request)) as events:
-        return sum([1 async for event in events if isinstance(event, TextPiece)])
+        return sum([event.text.count(WORD) async for event in events if isinstance(event, TextPiece)])

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import httpx
 
-from tests.bench.load import at_once, post
+from tests.bench.load import at_once, post, words_in
 from tests.bench.measures import Bench, Row, check
 from tests.bench.processes import TICKS, Process, fermata
 
@@ -88,7 +88,7 @@ async def _turn(servers: list[Process], index: int) -> bool:
     stream = told.body.decode().partition('"stream_id":"')[2].partition('"')[0]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{there.port}", timeout=60) as client:
         replayed = (await client.get(f"/v1/streams/{stream}/events")).content
-    return told.tokens == TOKENS == replayed.count(b"event: text_delta\n")
+    return told.tokens == TOKENS == words_in(replayed)
 
 
 async def _postmaster(database: str) -> int:

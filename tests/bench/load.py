@@ -8,14 +8,19 @@ from time import perf_counter
 from typing import Any
 
 DELTA = b"event: text_delta\n"
-TOKEN = b'"content":" token"'
+WORD = b" token"
+TOKEN = b'"content":"' + WORD + b'"'
+EVENT_END = b"\n\n"
 ENDS = (b"event: end\n", b"data: [DONE]")
 CARRY = 40
 
 
 @dataclass(slots=True)
 class Read:
-    """What one response was: seconds to its first token, the times of tokens, its bytes."""
+    """What one response was: seconds to its first token, the times of tokens, its bytes.
+
+    `tokens` counts words of the model's: those that it sent together may come in one event.
+    """
 
     status: int = 0
     first: float = 0.0
@@ -24,10 +29,12 @@ class Read:
     size: int = 0
     longest_gap: float = 0.0
     body: bytearray = field(default_factory=bytearray)
+    rest: bytes = b""
 
     def take(self, chunk: bytes, began: float, last: float) -> float:
         """Count a piece of the response; gives the time of the newest token."""
-        found = chunk.count(DELTA) + chunk.count(TOKEN)
+        whole, end, self.rest = (self.rest + chunk).rpartition(EVENT_END)
+        found = words_in(whole + end)
         now = perf_counter()
         if not found:
             return last
@@ -37,6 +44,13 @@ class Read:
             self.longest_gap = max(self.longest_gap, now - last)
         self.tokens += found
         return now
+
+
+def words_in(events: bytes) -> int:
+    """Count the model's words in the pieces of text of a run of events, a service's or a model's."""
+    pieces = events.split(DELTA)
+    told = sum(piece[: piece.find(EVENT_END)].count(WORD) for piece in pieces[1:])
+    return told + (pieces[0].count(TOKEN) if len(pieces) == 1 else 0)
 
 
 async def post(
