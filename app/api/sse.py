@@ -19,6 +19,7 @@ from app.api.readers import Slot
 from app.domain.errors import AppError, DatabaseError
 from app.domain.jsontext import dumps
 from app.domain.patience import Patience
+from app.streaming.outlet import Reader, Sending
 from app.streaming.tail import CutError
 
 SSE_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
@@ -103,11 +104,11 @@ class FrameResponse(EventSourceResponse):
         now, blocked = asyncio.get_running_loop().time, self._terms.blocked_seconds or math.inf
         try:
             with closing(Patience()) as patience:
-                async for piece in self._pieces():
+                async for piece in self._pieces(lambda piece: send(_body(piece))):
                     self._ended = self._ended or END_MARK in piece
                     try:
                         with patience.until(now() + blocked):
-                            await send({"type": "http.response.body", "body": piece, "more_body": True})
+                            await (send(_body(piece)) if piece else self._finish())
                     except TimeoutError as error:
                         self._gone = True
                         raise CutError(_TAKES_NOTHING) from error
@@ -117,9 +118,16 @@ class FrameResponse(EventSourceResponse):
             raise CutResponseError from error
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _pieces(self) -> AsyncIterator[bytes]:
-        """Give what is to be sent; a failure of it cuts the response."""
+    def _pieces(self, sending: Sending) -> AsyncIterator[bytes]:
+        """Give what is to be sent, but for what the outlet sends by itself; a failure of it cuts the response."""
+        if isinstance(self._frames, Reader):
+            self._frames.outlet.open(sending)
         return self._frames
+
+    async def _finish(self) -> None:
+        """Send the rest of what the outlet has begun."""
+        if isinstance(self._frames, Reader):
+            await self._frames.outlet.finish()
 
 
 class ObjectResponse(FrameResponse):
@@ -132,7 +140,8 @@ class ObjectResponse(FrameResponse):
         self._result = result
         super().__init__(frames, headers={**OBJECT_HEADERS, **headers}, terms=terms)
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _pieces(self, sending: Sending) -> AsyncIterator[bytes]:
+        del sending
         async for piece in self._frames:
             self._ended = self._ended or END_MARK in piece
             if piece.startswith(b":"):
@@ -143,6 +152,10 @@ class ObjectResponse(FrameResponse):
                 return
             yield b" "
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def _body(piece: bytes) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": piece, "more_body": True}
 
 
 async def nothing() -> AsyncIterator[bytes]:

@@ -1,9 +1,8 @@
 """A provider over HTTP: a dialect, an address, a key and the HTTP module put together."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, Final
 
 import structlog
@@ -153,15 +152,14 @@ class HttpProvider:
             raise
 
 
-def _joined(batch: list[ProviderEvent]) -> list[ProviderEvent]:
-    """Make neighbouring texts of one read one piece: they came together, so apart they would cost more and tell no more."""
+def _joined(batch: list[ProviderEvent]) -> Iterable[ProviderEvent]:
+    """Make neighbouring texts of one read one piece: they came together, and apart they cost more and tell no more."""
     if len(batch) == 1:
         return batch
     told: list[ProviderEvent] = []
-    for is_text, run in groupby(batch, key=_is_text):
-        told += [TextPiece("".join(piece.text for piece in run if isinstance(piece, TextPiece)))] if is_text else run
+    for event in batch:
+        if told and isinstance(event, TextPiece) and isinstance(before := told[-1], TextPiece):
+            told[-1] = TextPiece(before.text + event.text)
+        else:
+            told.append(event)
     return told
-
-
-def _is_text(event: ProviderEvent) -> bool:
-    return isinstance(event, TextPiece)

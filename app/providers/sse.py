@@ -45,8 +45,17 @@ class SseSplitter:
             return self._data_size
         return self._data_size + self._tail_size
 
+    @property
+    def _amid(self) -> bool:
+        """Whether bytes of the chunks before belong to what comes next."""
+        return bool(self._tail or self._data or self._event or self._after_cr)
+
     def feed(self, chunk: bytes) -> list[RawEvent]:
         """Take bytes; give the events that they complete."""
+        usual = None if self._amid else _usual(chunk, self._limit)
+        if usual is not None:
+            self._begun = True
+            return usual
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[0] == _LF:
@@ -114,3 +123,22 @@ class SseSplitter:
                 raise EventTooLargeError
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
+
+
+def _usual(chunk: bytes, limit: int) -> list[RawEvent] | None:
+    """Read what nearly every chunk is: whole events, each with a line of data and perhaps one of its name before that.
+
+    None for everything else, which is taken apart line by line.
+    """
+    if chunk[-2:] != b"\n\n" or b"\r" in chunk or len(chunk) > limit:
+        return None
+    events: list[RawEvent] = []
+    for lines in chunk[:-2].split(b"\n\n"):
+        name, data = "", lines
+        if lines[:7] == b"event: ":
+            told, _, data = lines[7:].partition(b"\n")
+            name = told.decode("utf-8", "replace")
+        if data[:6] != b"data: " or data[6:7] <= b" " or b"\n" in data:
+            return None
+        events.append((name, data[6:]))
+    return events

@@ -23,6 +23,10 @@ GATHER_SECONDS: Final = 0.05
 """Up to so many readers are woken by every frame; more of them are woken once in this time, as by a flush."""
 
 
+Taker = Callable[[bytes], bool]
+"""Takes a frame where it is said; tells whether it takes the next one, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Frames `first_n` to `last_n` of one fence, as they are stored. A batch never changes once it was sent."""
@@ -59,6 +63,8 @@ class Ring:
         self._kept = 0
         self._unwritten = 0
         self._bell = Bell()
+        self._changed = Bell()
+        self._takers: set[Taker] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -76,7 +82,7 @@ class Ring:
         self._unwritten += len(frame)
         if self._unwritten >= UNWRITTEN_BYTES:
             self._room.clear()
-        self._wake()
+        self._hand(frame)
 
     def append_durable(self, frames: list[bytes]) -> None:
         """Add frames that are stored already (an operation's first and last ones) and wake the readers."""
@@ -148,11 +154,22 @@ class Ring:
                 break
         return frames
 
-    async def grown(self, n: int) -> None:
-        """Wait until there may be a frame behind `n`, or the ring is closed or lost; may return for nothing."""
+    async def grown(self, n: int, taker: Taker | None = None) -> None:
+        """Wait until there may be a frame behind `n`, or the ring is closed or lost; may return for nothing.
+
+        A `taker` is handed the frames that are said meanwhile, from `n` + 1 on, until it takes one no more: it says
+        whether it goes on. Frames that are stored already it gets no more than others do.
+        """
         if self.last_n > n or self.closed or self.lost:
             return
-        await self._bell.heard()
+        if taker is None or len(self._takers) >= FEW_READERS:
+            await self._bell.heard()
+            return
+        self._takers.add(taker)
+        try:
+            await self._changed.heard()
+        finally:
+            self._takers.discard(taker)
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Change frames in place, for whoever has not read them yet; a batch on its way stays as it is."""
@@ -181,13 +198,20 @@ class Ring:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._changed.ring()
         self._bell.ring()
 
     def _push(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._kept += len(frame)
 
-    def _wake(self) -> None:
+    def _hand(self, frame: bytes) -> None:
+        """Give a frame to the takers and wake the others."""
+        if self._takers:
+            done = [taker for taker in self._takers if not taker(frame)]
+            if done:
+                self._takers.difference_update(done)
+                self._changed.ring()
         waiting = len(self._bell)
         if 0 < waiting <= FEW_READERS:
             self.nudge()

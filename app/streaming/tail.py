@@ -7,7 +7,7 @@ waits, and its heartbeats go on.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -20,6 +20,7 @@ from app.store.database import Database
 from app.store.events import Stored
 from app.store.streams import StreamRecord
 from app.streaming.frames import OPENING, PING, RETRY, cursor_of, end_status, is_end, split
+from app.streaming.outlet import Outlet, Reader
 from app.streaming.reads import Reads
 from app.streaming.ring import PIECE_BYTES, Ring, Rings
 from app.streaming.wakeups import Wakeups, Watch
@@ -77,15 +78,14 @@ class Tail:
         self._hinted = False
         self._cut = False
 
-    def operation(
-        self, conversation: UUID, stream_id: str, fence: int, after: Cursor | None = None
-    ) -> AsyncGenerator[bytes, None]:
+    def operation(self, conversation: UUID, stream_id: str, fence: int, after: Cursor | None = None) -> Reader:
         """Give one operation's frames, from its first (or a cursor) to its `end`, or that of whoever took it over."""
         scope = _Scope(conversation, stream_id, until=fence, follow=False)
         # Found now, since a quick operation is over before its reader begins.
-        return self._read(scope, after or Cursor(fence, 0), self._rings.find(stream_id))
+        outlet = Outlet()
+        return Reader(self._read(scope, after or Cursor(fence, 0), outlet, self._rings.find(stream_id)), outlet)
 
-    def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> AsyncGenerator[bytes, None] | None:
+    def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> Reader | None:
         """Give what follows the cursor, up to the stream's last `end`; None when nothing follows and nothing will.
 
         With `follow` the reader stays open over a held pause. Raises MalformedError for a fence that the stream never
@@ -96,7 +96,10 @@ class Tail:
             raise MalformedError(message)
         start = cursor or Cursor(0, 0)
         scope = _Scope(record.conversation, record.stream_id, until=None, follow=follow)
-        return None if scope.is_over(record, start) else self._replay(scope, start)
+        if scope.is_over(record, start):
+            return None
+        outlet = Outlet()
+        return Reader(self._replay(scope, start, outlet), outlet)
 
     def hint(self) -> None:
         """Tell all readers, now and from now on, how soon to come back once they are cut."""
@@ -113,24 +116,25 @@ class Tail:
             ring.nudge()
         self._wakeups.nudge()
 
-    async def _replay(self, scope: _Scope, start: Cursor) -> AsyncGenerator[bytes, None]:
+    async def _replay(self, scope: _Scope, start: Cursor, outlet: Outlet) -> AsyncGenerator[bytes, None]:
         yield OPENING
-        async for frames in self._read(scope, start):
+        async for frames in self._read(scope, start, outlet):
             yield frames
 
-    async def _read(self, scope: _Scope, cursor: Cursor, ring: Ring | None = None) -> AsyncGenerator[bytes, None]:
-        now = asyncio.get_running_loop().time
-        due = now() + self._heartbeat
+    async def _read(
+        self, scope: _Scope, cursor: Cursor, outlet: Outlet, ring: Ring | None = None
+    ) -> AsyncGenerator[bytes, None]:
         early = min(LEAST_PATIENCE, self._heartbeat / 2)
         hinted = False
         with self._wakeups.watch(scope.stream_id) as watch, closing(Patience()) as patience:
+            passing = _Passing(outlet, self._may_send, patience, self._heartbeat)
             while True:
                 if self._hinted and not hinted:
                     hinted = True
                     yield RETRY
                 seen = watch.changes
                 ring = self._ring_at(ring, scope.stream_id, cursor)
-                found = self._running(ring, cursor) or await self._stored(scope, cursor, due - now())
+                found = self._running(ring, cursor) or await self._stored(scope, cursor, passing.seconds_left)
                 frames, place, over = found
                 if frames:
                     stop = scope.stop_in(frames)
@@ -138,17 +142,17 @@ class Tail:
                         yield piece
                     if stop is not None:
                         return
-                    due = now() + self._heartbeat
+                    passing.sent()
                 elif over:
                     return
-                elif self._cut:
-                    raise CutError
                 elif place == cursor:
-                    await self._wait(ring, watch, seen, cursor, patience.until(due))
+                    place = await self._wait(ring, cursor, watch, seen, passing)
+                    if outlet.waits:
+                        yield b""
                 cursor = place
-                if now() >= due - early:
+                if passing.seconds_left <= early:
                     yield PING
-                    due = now() + self._heartbeat
+                    passing.sent()
 
     def _ring_at(self, ring: Ring | None, stream_id: str, cursor: Cursor) -> Ring | None:
         """Give the ring that the cursor stands in; one that was read so far is read to its end, also when it closed."""
@@ -183,16 +187,55 @@ class Tail:
             return [], Cursor(younger.fence, 0), False
         return [], cursor, scope.is_over(record, cursor)
 
-    async def _wait(self, ring: Ring | None, watch: Watch, seen: int, cursor: Cursor, patience: Patience) -> None:
-        """Wait until there may be more, as long as patience lasts."""
-        try:
-            with patience:
-                if ring is None or ring.lost or ring.closed:
-                    await watch.since(seen, POLL_SECONDS)
-                else:
-                    await ring.grown(cursor.n)
-        except TimeoutError:
-            return
+    async def _wait(self, ring: Ring | None, cursor: Cursor, watch: Watch, seen: int, passing: "_Passing") -> Cursor:
+        """Wait until there may be more, or a heartbeat is due; gives the cursor behind what has passed meanwhile."""
+        if self._cut:
+            raise CutError
+        with suppress(TimeoutError), passing.patience:
+            if ring is None or ring.lost or ring.closed:
+                await watch.since(seen, POLL_SECONDS)
+            else:
+                passing.n = cursor.n
+                try:
+                    await ring.grown(cursor.n, passing if passing.outlet.is_open else None)
+                finally:
+                    cursor = Cursor(cursor.fence, passing.n)
+        return cursor
+
+
+class _Passing:
+    """Lets what is said while a reader waits pass to its outlet, and knows when its heartbeat is due.
+
+    `n` is the number of the last frame that has passed.
+    """
+
+    __slots__ = ("_heartbeat", "_may_send", "_now", "n", "outlet", "patience")
+
+    def __init__(self, outlet: Outlet, may_send: Callable[[], bool], patience: Patience, heartbeat: float) -> None:
+        self.outlet = outlet
+        self.patience = patience
+        self.n = 0
+        self._may_send = may_send
+        self._heartbeat = heartbeat
+        self._now = asyncio.get_running_loop().time
+        self.sent()
+
+    def __call__(self, frame: bytes) -> bool:
+        """See `Taker`: a frame that this process may not send is left to the reader, who looks at what is stored."""
+        if not self._may_send():
+            return False
+        self.n += 1
+        self.sent()
+        return self.outlet.write(frame)
+
+    def sent(self) -> None:
+        """Put the heartbeat off."""
+        self.patience.until(self._now() + self._heartbeat)
+
+    @property
+    def seconds_left(self) -> float:
+        """Give the seconds until the heartbeat is due."""
+        return self.patience.due - self._now()
 
 
 def _behind(stored: list[Stored], cursor: Cursor) -> Iterator[bytes]:

@@ -69,4 +69,4 @@ async def _read(provider: ChatProvider, model: str) -> int:
     """Read an answer; give the number of its words."""
     request = ModelRequest(model, (Message("user", "Go on."),))
     async with aclosing(provider.stream(request)) as events:
-        return sum([event.text.count(WORD) async for event in events if isinstance(event, TextPiece)])
+        return sum([event.text.count(WORD.decode()) async for event in events if isinstance(event, TextPiece)])

@@ -109,3 +109,14 @@ def test_the_events_are_the_same_for_any_set_of_cuts(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
 
     assert split(*(STREAM[a:b] for a, b in itertools.pairwise(places))) == split(STREAM)
+
+
+USUAL = st.tuples(st.sampled_from(["", "a", "message"]), st.text(st.characters(exclude_characters="\r\n"), min_size=1))
+
+
+@given(st.lists(USUAL, min_size=1, max_size=5), st.integers(0, 200))
+def test_events_of_the_usual_form_are_the_same_whole_and_cut(events: list[tuple[str, str]], cut: int) -> None:
+    lines = [f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n" for name, data in events]
+    stream = "".join(lines).encode("utf-8", "replace")
+
+    assert split(stream) == split(stream[:cut], stream[cut:]) == split(*(bytes([byte]) for byte in stream))

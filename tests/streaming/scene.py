@@ -1,8 +1,8 @@
 """The event log on a real database without the rest of the runtime: conversations that operations hold, and readers."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from app.store.settling import Ended
 from app.store.streams import StreamEnd, StreamRecord
 from app.streaming.frames import Envelope, encode_end, split
 from app.streaming.log import LogWriter
+from app.streaming.outlet import Reader
 from app.streaming.ring import Batch, Ring, Rings
 from app.streaming.tail import Tail
 from app.streaming.wakeups import Wakeups
@@ -65,7 +66,7 @@ class Process:
         self.rings.open(ring)
         return Running(self, claim, ring)
 
-    def reader(self, running: "Running") -> AsyncGenerator[bytes, None]:
+    def reader(self, running: "Running") -> Reader:
         """Read an operation from its beginning."""
         return self.tail.operation(running.ring.conversation, running.ring.stream_id, running.ring.fence)
 
@@ -167,11 +168,40 @@ async def process_on(url: str, **more: Any) -> AsyncIterator[Process]:
         await database.close()
 
 
-async def read_all(reader: AsyncIterator[bytes] | None) -> list[bytes]:
+class Socket:
+    """Takes what is sent, as a response's client does: at once while `free` is set, else when it is set again."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.free = asyncio.Event()
+        self.free.set()
+        self.failure: Exception | None = None
+
+    async def send(self, piece: bytes) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.taken.append(piece)
+        await self.free.wait()
+
+    async def serve(self, reader: Reader) -> None:
+        """Send all that a reader gets, as a response does."""
+        reader.outlet.open(self.send)
+        async with asyncio.timeout(PATIENCE), aclosing(reader):
+            async for piece in reader:
+                await (self.send(piece) if piece else reader.outlet.finish())
+
+    @property
+    def frames(self) -> list[bytes]:
+        """What was taken, without comments and hints."""
+        return [frame for piece in self.taken for frame in split(piece) if frame.startswith(b"id: ")]
+
+
+async def read_all(reader: Reader | None) -> list[bytes]:
     """Read to the end and give the frames, without comments and hints."""
     assert reader is not None
-    async with asyncio.timeout(PATIENCE):
-        return [frame async for piece in reader for frame in split(piece) if frame.startswith(b"id: ")]
+    socket = Socket()
+    await socket.serve(reader)
+    return socket.frames
 
 
 async def one(reader: AsyncIterator[bytes]) -> bytes:
