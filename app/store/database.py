@@ -2,21 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 
 import asyncpg
 from sqlalchemy import event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.domain.errors import ConfigurationError, DatabaseError
 from app.domain.jsontext import dumps_text, loads
-from app.store.pool import Pool, driver_of
+from app.store import pool
+from app.store.pool import Lending, Pool
 
-Connection = AsyncConnection
+Connection = pool.Connection
 """A connection inside a transaction: what every query function of the store takes."""
 
 GUARDS: Final = {
@@ -143,22 +144,15 @@ class Database:
         Raises DatabaseError when the database is away, for which the outcome is unknown. `reserved` takes a connection
         that no request can have.
         """
-        pool = self._reserved if reserved else self._pool
+        lender = self._reserved if reserved else self._pool
         with _telling_of_loss():
-            async with pool.connection() as connection, _begun(driver_of(connection)):
+            async with lender.connection() as connection, _begun(connection.driver):
                 yield connection
 
-    @asynccontextmanager
-    async def statement(self) -> AsyncIterator[Connection]:
+    def statement(self) -> AbstractAsyncContextManager[Connection]:
         """A connection on which each statement is a transaction by itself: two round trips less. Raises the same."""
-        if self._pooled:
-            # Preparing and executing are two visits, and a pooler may send them to two servers.
-            async with self.transaction() as connection:
-                yield connection
-        else:
-            with _telling_of_loss():
-                async with self._pool.connection() as connection:
-                    yield connection
+        # Preparing and executing are two visits, and a pooler may send them to two servers.
+        return self.transaction() if self._pooled else _Telling(self._pool)
 
     @asynccontextmanager
     async def driver(self) -> AsyncIterator[Any]:
@@ -167,7 +161,7 @@ class Database:
         Each statement is its own transaction. A failure closes the connection, since only the driver knows its state.
         """
         async with self._reserved.connection() as connection:
-            driver = driver_of(connection)
+            driver = connection.driver
             try:
                 if self._pooled:
                     async with driver.transaction():
@@ -270,13 +264,36 @@ class Database:
         return self._pool.in_use + self._reserved.in_use
 
 
+class _Telling(Lending):
+    """A connection that is lent; DatabaseError tells that it, or the database, is lost."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> Connection:
+        try:
+            return await super().__aenter__()
+        except Exception as error:
+            _tell_of_loss(error)
+            raise
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await super().__aexit__(kind, error, trace)
+        if isinstance(error, Exception):
+            _tell_of_loss(error)
+
+
 @contextmanager
 def _telling_of_loss() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not is_lost(error) or isinstance(error, DatabaseError):
-            raise
+        _tell_of_loss(error)
+        raise
+
+
+def _tell_of_loss(error: Exception) -> None:
+    """Raise DatabaseError if the error means that the database is lost and does not say so yet."""
+    if is_lost(error) and not isinstance(error, DatabaseError):
         message = "The database is out of reach; try again in a moment."
         raise DatabaseError(message, retry_after=1) from error
 

@@ -5,19 +5,16 @@ keeps them: between two uses a connection is a place in a list.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-_DRIVER: Final = "driver"
 
+class Connection(AsyncConnection):
+    """A connection of the toolkit with the driver's own, for statements that go past the toolkit."""
 
-def driver_of(connection: AsyncConnection) -> Any:
-    """Give the driver's own connection, inside the same transaction."""
-    return connection.info[_DRIVER]
+    __slots__ = ("driver",)
+    driver: Any
 
 
 class Pool:
@@ -28,27 +25,35 @@ class Pool:
         self._engine = engine
         self._timeout = timeout
         self._room = asyncio.Semaphore(size)
-        self._idle: list[AsyncConnection] = []
+        self._idle: list[Connection] = []
         self._closed = False
         self.in_use = 0
-        event.listen(engine.sync_engine.pool, "connect", _keep_driver)
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection]:
+    def connection(self) -> "Lending":
         """Lend a connection. TimeoutError when none gets free in time; whatever connecting raises.
 
         One that its user or its server has closed meanwhile is replaced.
         """
+        return Lending(self)
+
+    async def take(self) -> Connection:
+        """Give a connection that is to be given back."""
         await self._enter()
         try:
-            connection = self._open_one() or await self._engine.connect()
-            try:
-                yield connection
-            finally:
-                self._take_back(connection)
+            return self._open_one() or await self._connect()
+        except BaseException:
+            self._leave()
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """Take a connection back; one that is closed by now is let go."""
+        try:
+            if self._closed or connection.invalidated or connection.driver.is_closed():
+                _drop(connection)
+            else:
+                self._idle.append(connection)
         finally:
-            self.in_use -= 1
-            self._room.release()
+            self._leave()
 
     async def close(self) -> None:
         """Close what is idle now, and what is in use when it comes back."""
@@ -65,24 +70,44 @@ class Pool:
             await self._room.acquire()
         self.in_use += 1
 
-    def _open_one(self) -> AsyncConnection | None:
+    def _leave(self) -> None:
+        self.in_use -= 1
+        self._room.release()
+
+    def _open_one(self) -> Connection | None:
         """Give an idle connection; after a server's restart nobody meets one that is dead."""
         while self._idle:
             connection = self._idle.pop()
-            if _is_open(connection):
+            if not connection.driver.is_closed():
                 return connection
             _drop(connection)
         return None
 
-    def _take_back(self, connection: AsyncConnection) -> None:
-        if self._closed or not _is_open(connection):
-            _drop(connection)
-        else:
-            self._idle.append(connection)
+    async def _connect(self) -> Connection:
+        connection = Connection(self._engine)
+        _ = await connection.start()  # it is the same one
+        connection.driver = (await connection.get_raw_connection()).driver_connection
+        return connection
 
 
-def _is_open(connection: AsyncConnection) -> bool:
-    return not connection.invalidated and not driver_of(connection).is_closed()
+class Lending:
+    """A connection that is lent for a block; a class, since a generator costs as much as half a statement."""
+
+    __slots__ = ("_connection", "_pool")
+    _connection: Connection
+
+    def __init__(self, pool: Pool) -> None:
+        """Take none yet."""
+        self._pool = pool
+
+    async def __aenter__(self) -> Connection:
+        """Take one."""
+        self._connection = await self._pool.take()
+        return self._connection
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Give it back."""
+        self._pool.give_back(self._connection)
 
 
 def _drop(connection: AsyncConnection) -> None:
@@ -91,7 +116,3 @@ def _drop(connection: AsyncConnection) -> None:
     if own is not None and not own.closed:
         own.invalidate()
         own.close()
-
-
-def _keep_driver(connection: Any, record: Any) -> None:
-    record.info[_DRIVER] = connection.driver_connection

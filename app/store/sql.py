@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from app.domain.jsontext import dumps_text
 from app.store.database import Connection
-from app.store.pool import driver_of
 
 _VALUE: Final = re.compile(r"(?<!:):([a-z_]+)")
 
@@ -25,11 +24,11 @@ class Statement:
 
     async def first(self, connection: Connection, values: dict[str, Any]) -> Any:
         """Run it in the connection's transaction and give its first row, or None."""
-        return await driver_of(connection).fetchrow(self.text, *[values[name] for name in self._names])
+        return await connection.driver.fetchrow(self.text, *[values[name] for name in self._names])
 
     async def rows(self, connection: Connection, values: dict[str, Any]) -> list[Any]:
         """Run it in the connection's transaction and give all its rows."""
-        found: list[Any] = await driver_of(connection).fetch(self.text, *[values[name] for name in self._names])
+        found: list[Any] = await connection.driver.fetch(self.text, *[values[name] for name in self._names])
         return found
 
 

@@ -7,7 +7,6 @@ from sqlalchemy import text
 
 from app.domain.errors import DatabaseError
 from app.store.database import Database
-from app.store.pool import driver_of
 
 PID = text("SELECT pg_backend_pid()")
 
@@ -35,11 +34,11 @@ async def test_a_connection_that_was_closed_is_replaced(shared_database: str) ->
     try:
         first = await pid_of(store)
         async with store.statement() as connection:
-            driver_of(connection).terminate()
+            connection.driver.terminate()
         second = await pid_of(store)
         assert second != first
         async with store.statement() as connection:
-            driver = driver_of(connection)
+            driver = connection.driver
         driver.terminate()
         assert await pid_of(store) not in {first, second}
     finally:
@@ -77,7 +76,7 @@ async def test_a_connection_that_is_in_use_when_the_pool_closes_is_closed_when_i
 ) -> None:
     store = Database(shared_database)
     async with store.statement() as connection:
-        driver = driver_of(connection)
+        driver = connection.driver
         await store.close()
         assert await connection.scalar(PID)
     assert driver.is_closed()

@@ -9,7 +9,6 @@ from sqlalchemy import text
 from app.domain.errors import DatabaseError
 from app.store.database import Database, is_lost
 from app.store.embedded import EmbeddedPostgres
-from app.store.pool import driver_of
 from tests.databases import rows
 from tests.kill_points import KillPoints, kill_points
 from tests.postgres import passable_folder
@@ -72,8 +71,8 @@ async def test_while_a_server_restarts_a_transaction_is_told_that_the_database_i
             while not over.is_set():
                 try:
                     async with store.transaction() as connection:
-                        await driver_of(connection).fetch("SELECT 1")
-                        await driver_of(connection).fetch("SELECT 2")
+                        await connection.driver.fetch("SELECT 1")
+                        await connection.driver.fetch("SELECT 2")
                 except DatabaseError:
                     await asyncio.sleep(0.01)
                 except Exception as error:  # noqa: BLE001 - what it is fails the test
