@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -46,8 +47,8 @@ class Exchange:
         """
         slot = self.door.readers.take(self.caller) if self.form is not Form.ASYNC else None
         try:
-            waits = asyncio.Event()
-            starting = asyncio.create_task(_run(start, waits.set), name="start of an operation")
+            waits = asyncio.get_running_loop().create_future()
+            starting = asyncio.create_task(_run(start, partial(_say, waits)), name="start of an operation")
             try:
                 begins = self.form is not Form.ASYNC and await _outlasts(starting, waits)
                 started = None if begins else await asyncio.shield(starting)
@@ -145,15 +146,17 @@ async def _run(start: Start, on_wait: OnWait) -> Started | PartialResults:
     return await start(on_wait)
 
 
-async def _outlasts(starting: "asyncio.Task[Started | PartialResults]", waits: asyncio.Event) -> bool:
+def _say(waits: "asyncio.Future[None]") -> None:
+    if not waits.done():
+        waits.set_result(None)
+
+
+async def _outlasts(starting: "asyncio.Task[Started | PartialResults]", waits: "asyncio.Future[None]") -> bool:
     """Tell whether the start says that it waits, and still does when the first byte is due."""
-    waiting = asyncio.create_task(waits.wait(), name="word of a start that lasts")
-    try:
-        await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            await asyncio.wait({starting}, timeout=FIRST_BYTE_SECONDS)
-    finally:
-        waiting.cancel()
+    either: set[asyncio.Future[Any]] = {starting, waits}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        await asyncio.wait({starting}, timeout=FIRST_BYTE_SECONDS)
     return not starting.done()
 
 

@@ -62,8 +62,11 @@ def configure_logging(level: LogLevel = "info", form: LogFormat = "auto") -> Non
 @contextmanager
 def bound(**ids: Any) -> Iterator[None]:
     """Put ids on every line that this task logs inside the block."""
-    with structlog.contextvars.bound_contextvars(**ids):
+    before = structlog.contextvars.bind_contextvars(**ids)
+    try:
         yield
+    finally:
+        structlog.contextvars.reset_contextvars(**before)
 
 
 def _renderers(*, as_json: bool) -> list[Processor]:

@@ -5,7 +5,7 @@ a conversation go with it.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -94,7 +94,7 @@ async def of_conversation(connection: Connection, conversation: UUID) -> list[Le
 
 
 def _values(call: ModelCall) -> dict[str, Any]:
-    values = {name: value for name, value in asdict(call).items() if name != "usage"}
+    values = {name: getattr(call, name) for name in ModelCall.__slots__ if name != "usage"}
     return values | {name: getattr(call.usage, name) for name in _COUNTS}
 
 

@@ -68,6 +68,8 @@ class Repeats:
             return earlier
 
     async def _earlier(self, kind: OperationKind, identity: Identity) -> Started | None:
+        if identity.idempotency_key is None:
+            return None
         conversation = row_key(identity.caller.organization_id, identity.conversation_id)
         found = await find_started(self._database, conversation, kind, identity)
         if found is None:

@@ -19,6 +19,7 @@ from app.domain.traits import changed_traits
 MOST_ENTRIES: Final = 10_000
 LONGEST_MESSAGE: Final = 1000
 CUT: Final = "…"
+_NUL: Final = rb"\u0000"
 
 
 class Trace:
@@ -105,8 +106,10 @@ class Session:
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    cleaned, _ = clean(loads(dumps(dict(value))))
-    return dict(cleaned)
+    """Give a copy that can be stored. Lone surrogates have no JSON form here, so NUL is all that may be to clean."""
+    text = dumps(dict(value))
+    told: dict[str, Any] = loads(text)
+    return clean(told)[0] if _NUL in text else told
 
 
 def _stored(details: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -77,7 +77,7 @@ class Rerun:
         """Run it from behind T1; the last item is the outcome."""
         if self.pause is None:
             turn = _turn(self)
-            draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id)
+            draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id)
             draft.fence = operation.fence
             operation.flags = turn.options.custom_flags
             prepared = await prepare_again(draft, phase_services(operation, "reject"), self.entry.payload)

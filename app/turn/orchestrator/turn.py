@@ -31,7 +31,7 @@ async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | Non
     `verdict` gives the turn as it may be accepted, where its input is judged while it is prepared.
     """
     operation.flags = turn.options.custom_flags
-    draft = TurnDraft(turn=turn, stream_id=operation.stream_id, turn_id=operation.turn_id, verdict=verdict)
+    draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id, verdict=verdict)
     prepared = await prepare(draft, phase_services(operation, turn.on_busy))
     async for emission in execute(operation, prepared.gmi, gmi_input(operation, turn, prepared)):
         yield emission

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+from uuid import UUID
 
 from app.conversation.budget import Room
 from app.conversation.history import Summary
@@ -81,8 +82,9 @@ class PhaseServices:
 
 @dataclass(slots=True)
 class TurnDraft:
-    """A turn while it is prepared; each phase adds its part. `fence` is T1's, `usage` what preparing it has used.
+    """A turn while it is prepared; each phase adds its part.
 
+    `conversation` is its row key, `fence` T1's, `usage` what preparing it has used.
     `slots` are what phases have found for the prompt, and `prompt` is what phase 12 makes of them. `kept` is what the
     conversation keeps of earlier turns' preparation, and `keeps` what it is to keep of this one.
     `mind` is what the turn changes in that part of its session, and `signals` are the events that were noticed.
@@ -90,6 +92,7 @@ class TurnDraft:
     """
 
     turn: TurnInput
+    conversation: UUID
     stream_id: str
     turn_id: str
     persona: Persona | None = None

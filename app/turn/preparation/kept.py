@@ -25,7 +25,7 @@ async def kept_of(draft: TurnDraft, services: PhaseServices) -> Mapping[str, Any
         return {}
     if draft.kept is None:
         async with services.database.statement() as connection:
-            draft.kept = await conversations.preparation(connection, draft.turn.conversation)
+            draft.kept = await conversations.preparation(connection, draft.conversation)
     return draft.kept
 
 

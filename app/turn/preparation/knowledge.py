@@ -33,7 +33,7 @@ async def gather(draft: TurnDraft, services: PhaseServices) -> None:
     persona, _, new = draft.chosen()
     text = text_of(new.message.content)
     if persona.retrieval.is_due(text, _intents(draft) if persona.retrieval.on_intents else ()):
-        place = draft.turn.caller, draft.turn.conversation
+        place = draft.turn.caller, draft.conversation
         draft.sources = await passages_for(services.library, persona.retrieval, *place, text)
         entries = tuple(source.told for source in draft.sources)
         draft.slots = replace(draft.slots, retrieved=(*draft.slots.retrieved, *entries))

@@ -14,7 +14,7 @@ async def start_of(draft: TurnDraft, services: PhaseServices) -> Start:
         oldest, newest = reach(draft.history_policy(services.policy))
         async with services.database.statement() as connection:
             draft.start = await starts.read(
-                connection, draft.turn.conversation, draft.session_key, oldest=oldest, newest=newest
+                connection, draft.conversation, draft.session_key, oldest=oldest, newest=newest
             )
         draft.session = draft.start.session
     return draft.start
@@ -28,4 +28,4 @@ async def entries(
     if summary is None and start.edges is not None:
         return in_order(start.edges)
     async with services.database.transaction() as connection:
-        return await read(connection, draft.turn.conversation, summary, policy)
+        return await read(connection, draft.conversation, summary, policy)

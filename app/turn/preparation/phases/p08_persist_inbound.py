@@ -35,13 +35,13 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
 
 async def _end_held(connection: Connection, draft: TurnDraft, services: PhaseServices) -> list[str]:
     """End the pause that the conversation holds, store its answers and the input, and give its stream."""
-    pause = await pauses.held(connection, draft.turn.conversation, for_update=True)
+    pause = await pauses.held(connection, draft.conversation, for_update=True)
     if pause is None:
         message = "the held pause that T1 has locked is gone"
         raise RuntimeError(message)
     ended = await _end_pause(connection, draft.fence, pause, draft, services)
     if services.policy.persistence:
-        await messages.append(connection, draft.turn.conversation, [*ended, draft.chosen()[2]])
+        await messages.append(connection, draft.conversation, [*ended, draft.chosen()[2]])
     return [pause.stream_id]
 
 

@@ -55,7 +55,7 @@ async def _attempt(
 ) -> Tried:
     policy = services.policy
     task = Task(
-        conversation=draft.turn.conversation,
+        conversation=draft.conversation,
         fence=draft.fence,
         compaction=compaction,
         patience=compaction.least if enough is None else policy.history.chunk,

@@ -21,7 +21,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     if memory is None or policy is None or not policy.enabled or not policy.beyond:
         return
     async with services.database.statement() as connection:
-        turn = await messages.count_of_user(connection, draft.turn.conversation)
+        turn = await messages.count_of_user(connection, draft.conversation)
     last = Review.from_json((await kept_of(draft, services)).get(REVIEW))
     due, reason = review_due(base, last, turn, compacted=draft.compacted)
     query = query_of(draft)
