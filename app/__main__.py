@@ -1,12 +1,17 @@
 """Where `python -m app` begins: the commands are imported without looking for garbage, and the one asked for runs."""
 
 import gc
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 YOUNG: Final = 10_000
 """How many objects may be new before the collector looks through them. With its usual 700 it does so while a turn is
 still using them, which takes a twentieth of a busy server's time; most are gone by themselves soon after."""
+
+UNASKED: Final = ("rich", "watchfiles")
+"""What libraries import wherever it is installed, for colours and for reloading code: things that no command does."""
 
 
 def commands() -> Callable[[], None]:
@@ -16,12 +21,25 @@ def commands() -> Callable[[], None]:
     stop every turn for a tenth of a second whenever the collector looks at everything; so it never does.
     """
     gc.disable()
-    from app.commands import cli  # noqa: PLC0415 - the collector has to be off by then
+    with without(UNASKED):
+        from app.commands import cli  # noqa: PLC0415 - the collector has to be off by then
 
     gc.freeze()
     gc.set_threshold(YOUNG)
     gc.enable()
     return cli
+
+
+@contextmanager
+def without(packages: tuple[str, ...]) -> Iterator[None]:
+    """Let imports take these packages for not installed; None in the table of modules says so to Python."""
+    hidden = [name for name in packages if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final, NoReturn
+from typing import Final, NoReturn
 
-import typer
+import click
 import uvicorn
 
 from app.api.openapi import contract_files
@@ -36,12 +36,10 @@ WEATHER_TOOL: Final = (
     '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}'
 )
 
-cli = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Fermata: an agent runtime whose pauses hold.",
-)
+
+@click.group()
+def cli() -> None:
+    """Fermata: an agent runtime whose pauses hold."""
 
 
 @cli.command()
@@ -78,20 +76,22 @@ def serve() -> None:
 
 @cli.command()
 def migrate() -> None:
-    """Bring the database to the newest tables: that of DATABASE_URL, or the embedded one."""
+    """Bring the database to the newest tables.
+
+    That is the one of DATABASE_URL, or the embedded one.
+    """
     settings = _settings()
     configure_logging(settings.log_level, settings.log_format)
     try:
         asyncio.run(_migrate(settings))
     except (AppError, EmbeddedPostgresError, OSError) as error:
         _give_up(str(error))
-    typer.echo("The database has the newest tables.")
+    click.echo("The database has the newest tables.")
 
 
 @cli.command()
-def openapi(
-    *, check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is out of date.")] = False
-) -> None:
+@click.option("--check", is_flag=True, help="Write nothing; fail when a file is out of date.")
+def openapi(*, check: bool) -> None:
     """Write the API's description into openapi/."""
     files = contract_files(create_app(Settings(_env_file=None)))
     stale = [name for name, text in files.items() if _read(CONTRACT_FOLDER / name) != text]
@@ -102,23 +102,25 @@ def openapi(
     CONTRACT_FOLDER.mkdir(exist_ok=True)
     for name in stale:
         (CONTRACT_FOLDER / name).write_text(files[name], encoding="utf-8")
-    typer.echo(f"Written: {', '.join(stale)}." if stale else "Nothing has changed.")
+    click.echo(f"Written: {', '.join(stale)}." if stale else "Nothing has changed.")
 
 
 @cli.command()
-def doctor(
-    models: Annotated[list[str] | None, typer.Argument(help="As provider:model; all that are set up if none.")] = None,
-) -> None:
-    """Ask each model that is set up one short question, and tell which of them answer. It costs a few tokens."""
+@click.argument("models", nargs=-1, metavar="[PROVIDER:MODEL]...")
+def doctor(models: tuple[str, ...]) -> None:
+    """Ask each model one short question; tell which answer.
+
+    Without names it asks all models that are set up. It costs a few tokens.
+    """
     settings = _settings()
     configure_logging("error", settings.log_format)
     try:
-        findings = asyncio.run(examine_models(settings, models or ()))
+        findings = asyncio.run(examine_models(settings, models))
     except AppError as error:
         _give_up(str(error))
-    typer.echo(table(findings))
+    click.echo(table(findings))
     if not all(finding.well for finding in findings):
-        raise typer.Exit(FAILED)
+        raise click.exceptions.Exit(FAILED)
 
 
 class _Server(uvicorn.Server):
@@ -183,8 +185,8 @@ def _settings() -> Settings:
         return load_settings()
     except SettingsError as error:
         for fault in error.faults:
-            typer.echo(fault, err=True)
-        raise typer.Exit(BAD_SETTINGS) from None
+            click.echo(fault, err=True)
+        raise click.exceptions.Exit(BAD_SETTINGS) from None
 
 
 def _bind(host: str, port: int, blocked_seconds: float) -> socket.socket:
@@ -234,5 +236,5 @@ def _read(path: Path) -> str | None:
 
 
 def _give_up(sentence: str) -> NoReturn:
-    typer.echo(sentence, err=True)
-    raise typer.Exit(FAILED)
+    click.echo(sentence, err=True)
+    raise click.exceptions.Exit(FAILED)

@@ -3,7 +3,6 @@
 Each dependency costs the framework about as much as reading a body does, and these are the calls that come often.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, cast
 
 from fastapi import Depends, Header, Request
@@ -17,6 +16,7 @@ from app.api.runtime import Runtime
 from app.api.schemas.tool_results import ResumeBody, ToolResultsBody
 from app.api.schemas.turns import TurnBody
 from app.domain.errors import MalformedError
+from app.domain.frozen import dataclass
 from app.domain.views import Cursor
 
 LONGEST_KEY = 255

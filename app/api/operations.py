@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -17,6 +16,7 @@ from app.api.schemas.streams import StreamOut
 from app.api.schemas.tool_results import PartialOut
 from app.api.sse import FrameResponse, ObjectResponse, ReaderTerms
 from app.domain.errors import AppError, InternalError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
 from app.domain.turn import Caller, StreamStatus
 from app.domain.views import Cursor, PartialResults, Started, StreamView

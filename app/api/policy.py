@@ -1,7 +1,7 @@
 """The door's rules: who is let in, from where, and how much may be sent."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers
@@ -10,6 +10,7 @@ from app.api.readers import ReaderLimits, Readers
 from app.auth.keys import ApiKey, KeyRing
 from app.auth.principal import Principal, Scope
 from app.domain.errors import ForbiddenError, UnauthenticatedError, ValidationError
+from app.domain.frozen import dataclass
 from app.domain.turn import Caller
 
 

@@ -1,10 +1,10 @@
 """How many responses may be read at a time: of one stream, by one user, in one process."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from app.domain.errors import RateLimitedError
+from app.domain.frozen import dataclass
 from app.domain.turn import Caller
 
 RETRY_AFTER: Final = 5

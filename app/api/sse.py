@@ -8,7 +8,6 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -17,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.readers import Slot
 from app.domain.errors import AppError, DatabaseError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
 from app.domain.patience import Patience
 from app.streaming.outlet import Reader, Sending

@@ -2,10 +2,10 @@
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 
 from app.auth.principal import ANYBODY, USUAL_SCOPES, Principal, Scope
+from app.domain.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

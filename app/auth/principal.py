@@ -1,8 +1,9 @@
 """The principal: whom a request comes from, and its scopes."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from app.domain.frozen import dataclass
 
 
 class Scope(StrEnum):

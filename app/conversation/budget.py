@@ -1,13 +1,13 @@
 """The token budget: history is cut at the edges of rounds to what the model's window leaves (and never the input)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from app.conversation.rounds import Block, blocks
 from app.conversation.tokens import TokenCounter, message_tokens, messages_tokens
 from app.conversation.valid import OPENING, SUMMARY_SOURCE, Repaired, valid
 from app.domain.errors import TooLargeError
+from app.domain.frozen import dataclass
 from app.domain.messages import Message
 
 

@@ -8,7 +8,6 @@ messages themselves, and messages that say nothing.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -17,6 +16,7 @@ from app.conversation.rounds import Block, blocks
 from app.conversation.tokens import TokenCounter
 from app.conversation.valid import says_something
 from app.conversation.window import head_stop
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Content, Entry, Message
 from app.domain.text import clean

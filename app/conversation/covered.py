@@ -1,7 +1,8 @@
 """Which messages a summary covers: by their positions, which never change, so no clock decides (R61, R71)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from app.domain.frozen import dataclass
 
 Span = tuple[int, int]
 

@@ -5,13 +5,13 @@ long the conversation is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from app.conversation.covered import Covered
 from app.conversation.valid import SUMMARY_SOURCE
 from app.conversation.window import head_stop, window
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Entry, Message
 from app.domain.policy import HistoryPolicy

@@ -11,10 +11,11 @@ a message and not on what follows it, so a longer history begins with the shorte
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from app.conversation.rounds import blocks
+from app.domain.frozen import dataclass
 from app.domain.messages import NEVER_SENT, Content, Message, ToolCall
 
 LOST_RESULT: Final = "The result of this call was lost."

@@ -5,9 +5,10 @@ are what readers see. Both are plain frozen values: between a provider's delta a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 
+from app.domain.frozen import dataclass
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolResult
 from app.domain.usage import Hop, Usage

@@ -1,11 +1,12 @@
 """Documents that can be searched: what is put in, what is kept, and what a search finds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from app.domain.frozen import dataclass
 from app.domain.turn import Caller
 
 DocumentScope = Literal["organization", "user", "conversation"]

@@ -1,8 +1,9 @@
 """What a user thinks of an answer, as a host tells it with the next turn."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from app.domain.frozen import dataclass
 
 Polarity = Literal["positive", "neutral", "negative"]
 

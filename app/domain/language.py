@@ -1,8 +1,9 @@
 """Languages of a turn: which one the user writes in, and which one is answered in."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from app.domain.frozen import dataclass
 
 DEFAULT_CONFIDENCE: Final = 0.5
 

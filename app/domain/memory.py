@@ -5,10 +5,11 @@ users of an organization. Nothing is ever shared between organizations.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from app.domain.frozen import dataclass
 from app.domain.ids import row_key
 from app.domain.turn import Caller
 

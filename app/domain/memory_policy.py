@@ -1,10 +1,11 @@
 """What a conversation may remember and recall beyond itself, and when a turn looks for it (R246, phases 7 and 11)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from app.domain.frozen import dataclass
 from app.domain.memory import SCOPES, MemoryPlace, MemoryScope
 
 CATEGORIES: Final = ("facts", "preferences", "people", "projects", "decisions", "open_loops", "todo", "tags")

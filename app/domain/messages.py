@@ -6,8 +6,10 @@ form (`to_json`, `from_json`) is part of what a release must be able to read for
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, NamedTuple
+
+from app.domain.frozen import dataclass
 
 Role = Literal["system", "user", "assistant", "tool", "summary", "error", "thought"]
 Content = str | list[dict[str, Any]] | None

@@ -1,10 +1,11 @@
 """How well turns do: the outcome of a task, the window of the last ones, when to warn, and when to be careful."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from app.domain.frozen import dataclass
 from app.domain.planning import Plan
 
 Status = Literal["success", "partial", "failed"]

@@ -4,10 +4,11 @@ A host changes it by the API, a persona by tools of its own and within the bound
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from app.domain.errors import TooLargeError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
 from app.domain.skills import skill_id
 

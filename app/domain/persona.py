@@ -1,11 +1,12 @@
 """A persona: who answers, with which model and which of the runtime's tools."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeVar
 
 from app.domain.documents import MMR_LAMBDA, SearchStrategy
+from app.domain.frozen import dataclass
 from app.domain.memory import MemoryScope
 from app.domain.tools import FailureMode
 from app.domain.turn import Effort, OnExpiry

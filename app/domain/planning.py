@@ -1,9 +1,10 @@
 """A turn's plan: which capabilities it is offered, and what becomes of it when tools fail (R250)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, get_args
 
+from app.domain.frozen import dataclass
 from app.domain.tools import FailureMode
 
 PLANNER_VERSION: Final = "fermata-turn-planner-1"

@@ -1,7 +1,9 @@
 """Settings that a turn is run by, as frozen values: filled once, passed down."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from app.domain.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
 """Prompt profiles: which way of answering a turn's mode and words ask for (phase 10)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
+
+from app.domain.frozen import dataclass
 
 _LONG: Final = 420
 _SHORT: Final = 180

@@ -1,11 +1,12 @@
 """What a session keeps between turns: mood, user context and task context, and its reasoning trace (R310 to R314)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from app.domain.errors import TooLargeError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
 from app.domain.turn import Caller
 

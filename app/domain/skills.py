@@ -1,8 +1,9 @@
 """Skills: written instructions that a session switches on and off, and what a prompt tells of them (R12)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from app.domain.frozen import dataclass
 
 SHOWN_IN_FULL: Final = 3
 SHOWN_CHARACTERS: Final = 1200

@@ -1,9 +1,11 @@
 """Tools as the model sees them, results as hosts send them, and the answer to a call that nobody ran."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal
+
+from app.domain.frozen import dataclass
 
 NOT_RUN_CODE: Final = "EXTERNAL_TOOL_NOT_RUN"
 FailureMode = Literal["fail_open", "fail_closed"]

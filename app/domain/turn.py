@@ -1,12 +1,13 @@
 """What comes into the runtime, and how an operation ends."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
 from app.domain.feedback import Feedback
+from app.domain.frozen import dataclass
 from app.domain.ids import row_key
 from app.domain.language import Detected, Language
 from app.domain.tools import FailureMode, ToolResult, ToolSpec

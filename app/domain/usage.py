@@ -1,8 +1,9 @@
 """What models are asked and what that costs: token counts, who served, and one attempt as the ledger keeps it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from app.domain.frozen import dataclass
 
 Purpose = Literal["turn", "summary", "metaprompt", "judge", "embedding"]
 

@@ -1,10 +1,10 @@
 """What queries give back: plain values, ready to be told to a client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from app.domain.errors import MalformedError
+from app.domain.frozen import dataclass
 from app.domain.memory import MemoryScope, MemoryType
 from app.domain.turn import StreamStatus
 

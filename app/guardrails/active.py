@@ -1,10 +1,11 @@
 """A guard made ready to be asked: what it has was looked up once, and what is required of it is laid over its own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from app.domain.errors import ConfigurationError
+from app.domain.frozen import dataclass
 from app.guardrails.base import GuardConfig, Stage
 
 STAGES: Final[tuple[Stage, Stage]] = ("input", "output")

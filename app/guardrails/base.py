@@ -8,10 +8,11 @@ methods, `async` or not; each gives an `Evaluation`, or None to allow:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, Literal
 
+from app.domain.frozen import dataclass
 from app.domain.usage import ModelCall
 
 Stage = Literal["input", "output"]

@@ -4,9 +4,10 @@ An observer without the right to interrupt only sees: its blocks and changes cou
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from app.domain.frozen import dataclass
 from app.guardrails.active import ActiveGuard
 from app.guardrails.asking import Asking
 from app.guardrails.base import Action, Entry, GuardContext, OutputChunk, shown

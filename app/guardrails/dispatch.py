@@ -7,9 +7,10 @@ told in the order in which the guards are registered, and so the first block in 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
+from app.domain.frozen import dataclass
 from app.guardrails.active import ActiveGuard
 from app.guardrails.asking import Asking
 from app.guardrails.base import SEVERITY, Action, Entry, Evaluation, Unchanged

@@ -1,12 +1,12 @@
 """The guards that there are: those that judge everything, those that personas name, and those that are required."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import structlog
 
 from app.domain.errors import ConfigurationError, GuardrailMissingError
+from app.domain.frozen import dataclass
 from app.domain.persona import Persona
 from app.guardrails.active import ActiveGuard, activate
 from app.guardrails.asking import Asking

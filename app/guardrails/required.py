@@ -1,8 +1,8 @@
 """Required guards: without them nothing runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from app.domain.frozen import dataclass
 from app.guardrails.active import ActiveGuard
 from app.guardrails.base import Stage
 

@@ -5,11 +5,12 @@ guard, or to a class or function that makes one without arguments.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from app.domain.errors import ConfigurationError
+from app.domain.frozen import dataclass
 from app.guardrails.active import activate
 from app.guardrails.options import GuardOptions, GuardrailSettings
 from app.guardrails.registry import Guards, OnVerdict

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Literal
 
 from app.domain.errors import ProviderError
+from app.domain.frozen import dataclass
 from app.domain.usage import ModelCall, Usage
 from app.providers.attempts import AttemptRecord
 from app.providers.billing import billed

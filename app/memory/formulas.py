@@ -5,9 +5,11 @@ Strengths, similarities and scores are from 0 to 1, valence and arousal from -1 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
+
+from app.domain.frozen import dataclass
 
 BASE_STABILITY: Final = 3600.0
 """Seconds after which a memory of no strength would have faded to a third."""

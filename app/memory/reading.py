@@ -7,12 +7,12 @@ document may stop the service. The libraries for HTML and PDF come with the extr
 import asyncio
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
 
 from app.domain.documents import ContentType
 from app.domain.errors import ConfigurationError, TooLargeError, ValidationError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import loads
 from app.domain.text import clean_text
 

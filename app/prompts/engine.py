@@ -1,9 +1,9 @@
 """Builds a prompt (R258): a pure function from what a turn knows to its texts, and to a report of what was cut."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from app.domain.frozen import dataclass
 from app.prompts.sections import SECTIONS, Place, Section, sections_of
 from app.prompts.slots import PromptInput
 

@@ -5,9 +5,9 @@ changes from turn to turn comes behind it; and the persona's hard limits come la
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.persona import ContextualElement
 from app.domain.session import FIRST_MOOD

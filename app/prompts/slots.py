@@ -1,7 +1,8 @@
 """What a prompt is made of: the persona, the session, the language, and the slots that the phases fill."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from app.domain.frozen import dataclass
 from app.domain.language import Language
 from app.domain.persona import Persona
 from app.domain.session import FIRST_MOOD, SessionState

@@ -1,8 +1,8 @@
 """What a gateway tells beside a provider's events, and what it records of each attempt."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from app.domain.frozen import dataclass
 from app.domain.usage import Usage
 from app.providers.base import ProviderEvent
 

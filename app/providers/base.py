@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
+from app.domain.frozen import dataclass
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolSpec
 from app.domain.turn import Effort

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from app.domain.frozen import dataclass
 from app.providers.sse import DEFAULT_LIMIT
 
 

@@ -1,7 +1,8 @@
 """Providers that are known by name: where they are, what they speak, which variable holds their key."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from app.domain.frozen import dataclass
 
 DialectName = Literal["chat", "responses", "anthropic", "gemini"]
 

@@ -1,8 +1,9 @@
 """How servers of the Chat Completions dialect differ: one small record, no branch per vendor anywhere else."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlsplit
+
+from app.domain.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

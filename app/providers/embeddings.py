@@ -1,10 +1,10 @@
 """Embeddings of any server that speaks `/embeddings`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from app.domain.errors import ProviderError
+from app.domain.frozen import dataclass
 from app.domain.usage import Usage
 from app.providers.calls import HttpCall
 from app.providers.errors import failure, secrets_of

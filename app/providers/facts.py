@@ -1,8 +1,8 @@
 """What is known of a model beside how to reach it: its window, its tokenizer, its prices."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from app.domain.frozen import dataclass
 from app.domain.usage import Usage
 
 _MILLION: Final = 1_000_000

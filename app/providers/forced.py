@@ -5,9 +5,10 @@ that does not take it either is asked without, and the prompt's words have to do
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, Literal
 
+from app.domain.frozen import dataclass
 from app.domain.tools import ToolSpec
 from app.providers.base import CallPiece, CallsReady, CallStarted, Finish, ModelRequest, ProviderEvent, TextPiece
 from app.providers.wire import dumps_text

@@ -8,9 +8,10 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from app.domain.errors import ProviderError, ProviderUnavailableError
+from app.domain.frozen import dataclass
 from app.domain.usage import Hop, Usage
 from app.providers.admission import DEFAULT_LIMIT, Admission, NoPlaceError
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving

@@ -1,9 +1,11 @@
 """Which models of which providers are worth asking: a circuit for each, with one probe at a time after its cooldown."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
+
+from app.domain.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

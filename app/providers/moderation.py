@@ -1,9 +1,9 @@
 """Moderation of any server that speaks `/moderations`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from app.domain.frozen import dataclass
 from app.providers.calls import HttpCall
 from app.providers.errors import failure, secrets_of
 from app.providers.http import ModelHttp

@@ -3,8 +3,9 @@
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from app.domain.frozen import dataclass
 
 _TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/x-ndjson"})
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,")

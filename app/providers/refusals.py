@@ -6,8 +6,9 @@ bounds is the caller's own fault and stays an error: what is looked for is that 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from app.domain.frozen import dataclass
 
 _NOT_TAKEN: Final = (
     r"(?:unsupported|unrecognized|unknown|unexpected|deprecated|extra inputs|removed|only the default"

@@ -1,10 +1,11 @@
 """Finds the provider of a model id. A model id is `provider:model`; the model may hold colons itself."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from app.domain.errors import ConfigurationError, ProviderUnavailableError
+from app.domain.frozen import dataclass
 from app.providers.base import Provider
 from app.providers.calls import HttpPolicy
 from app.providers.catalog import CATALOG, DialectName

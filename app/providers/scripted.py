@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self
 
 from app.domain.errors import ProviderError
+from app.domain.frozen import dataclass
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
 from app.providers.base import (

@@ -1,11 +1,12 @@
 """From settings to models: the file of providers, the environment's keys, and which model does what."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Literal
 
 from app.domain.errors import ConfigurationError
+from app.domain.frozen import dataclass
 from app.providers.calls import HttpPolicy
 from app.providers.catalog import CATALOG
 from app.providers.config import ProvidersFile, read_providers_file

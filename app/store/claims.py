@@ -4,13 +4,13 @@
 of an idle conversation go through the same row.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from sqlalchemy import Select, func, or_, select, update
 
 from app.domain.errors import ConversationBusyError
+from app.domain.frozen import dataclass
 from app.domain.turn import Caller
 from app.store.conversations import unknown_conversation
 from app.store.database import Connection

@@ -1,7 +1,6 @@
 """Conversations as clients know them: made, listed, read, renamed, erased. Operations take them in `claims`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +8,7 @@ from sqlalchemy import Select, delete, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.domain.errors import NotFoundError
+from app.domain.frozen import dataclass
 from app.domain.ids import row_key
 from app.domain.turn import Caller
 from app.store.database import Connection

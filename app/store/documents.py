@@ -1,7 +1,6 @@
 """Documents and their chunks: kept, listed, erased. What finds them is in `passages`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,6 +10,7 @@ from sqlalchemy.dialects.postgresql import REGCONFIG
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.documents import Chunk, DocumentScope
+from app.domain.frozen import dataclass
 from app.domain.turn import Caller
 from app.store.database import Connection
 from app.store.tables import conversations, document_chunks, documents

@@ -1,13 +1,13 @@
 """The replay log in Postgres: groups of encoded frames, written by all streams of a process in one statement."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from sqlalchemy import func, or_, select, tuple_, update
 
+from app.domain.frozen import dataclass
 from app.domain.views import Cursor
 from app.store.database import Connection, Database
 from app.store.sql import Statement

@@ -5,13 +5,13 @@ A turn that waits for its conversation is a row too, with a place in the queue, 
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from asyncpg import UniqueViolationError
 from sqlalchemy import JSON, ColumnElement, Row, and_, bindparam, delete, exists, func, insert, literal, select, update
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.turn import OperationKind
 from app.store.database import Connection

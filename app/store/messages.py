@@ -1,7 +1,6 @@
 """Messages: append-only rows whose order is their position."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
 from typing import Any, Final
@@ -9,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Select, bindparam, func, select, update
 
+from app.domain.frozen import dataclass
 from app.domain.messages import NEVER_SENT, Entry, Message, ToolCall
 from app.store.database import Connection
 from app.store.sql import Statement, as_json

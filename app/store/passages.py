@@ -6,7 +6,6 @@ stored as plain arrays, so that a database without pgvector works; with it they 
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, Select, and_, cast, func, literal, or_, select, text, tuple_
@@ -14,6 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB, REGCONFIG, TSQUERY
 from sqlalchemy.types import UserDefinedType
 
 from app.domain.documents import FoundChunk, Lookup
+from app.domain.frozen import dataclass
 from app.store.database import Connection
 from app.store.documents import visible
 from app.store.tables import document_chunks, documents

@@ -1,13 +1,13 @@
 """Pauses: the pending external-tool requests. Each change names the state it saw, and follows `domain.pause`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import func, select, tuple_, update
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.messages import ToolCall
 from app.domain.pause import PauseEvent, PauseState, advance

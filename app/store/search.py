@@ -1,12 +1,12 @@
 """Finds what was said in a conversation, by words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Text, func, literal_column, select
 
+from app.domain.frozen import dataclass
 from app.domain.messages import Content, text_of
 from app.store.database import Connection
 from app.store.tables import messages

@@ -5,7 +5,7 @@ lose none of each other's entries, and positions grow in the order in which read
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from sqlalchemy import JSON, ColumnElement, Table, and_, cast, delete, func, lit
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as upsert
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.session import SessionKey, SessionState, TraceEntry, merged
 from app.domain.turn import Caller

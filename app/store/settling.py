@@ -6,10 +6,10 @@ holds its fence.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from app.domain.frozen import dataclass
 from app.domain.usage import ModelCall
 from app.store import claims, events, inbound, messages, sessions, streams, usage
 from app.store.database import Connection

@@ -3,11 +3,11 @@
 With a summary the messages are another matter, and are left to `conversation.history`.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from app.domain.frozen import dataclass
 from app.domain.messages import NEVER_SENT, Entry
 from app.domain.session import SessionKey, SessionState
 from app.store import messages, sessions

@@ -1,12 +1,12 @@
 """Streams: their status, how each of their operations ended, and what a client may ask of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, case, func, select, update
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor

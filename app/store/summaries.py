@@ -5,7 +5,6 @@ and nothing is lost by that: the messages are all still there, and the next pass
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -13,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
+from app.domain.frozen import dataclass
 from app.store.database import Connection
 from app.store.tables import conversations, rolling_summaries
 

@@ -1,7 +1,6 @@
 """Memory traces: what is remembered, in whose scope, and how alive it is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -24,6 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import REGCONFIG, TSQUERY
 
+from app.domain.frozen import dataclass
 from app.domain.memory import MemoryScope, MemoryType
 from app.domain.turn import Caller
 from app.store.database import Connection

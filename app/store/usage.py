@@ -5,13 +5,13 @@ a conversation go with it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import select
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
 from app.domain.usage import ModelCall, Usage
 from app.store.database import Connection

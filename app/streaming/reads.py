@@ -1,11 +1,12 @@
 """Reads of the stored log that many readers want at the same moment, made once for all of them."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from uuid import UUID
 
 from app.domain.errors import DatabaseError
+from app.domain.frozen import dataclass
 from app.domain.views import Cursor
 from app.store.database import Database
 from app.store.events import Stored, read_after

@@ -7,10 +7,10 @@ database.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from app.domain.frozen import dataclass
 from app.streaming.bell import Bell
 
 KEPT_BYTES: Final = 1 << 20

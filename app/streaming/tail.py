@@ -8,11 +8,11 @@ waits, and its heartbeats go on.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from app.domain.errors import DatabaseError, MalformedError
+from app.domain.frozen import dataclass
 from app.domain.patience import Patience
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor

@@ -1,9 +1,9 @@
 """What a runtime tool is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from app.domain.frozen import dataclass
 from app.domain.tools import ToolSpec
 from app.domain.turn import Caller
 

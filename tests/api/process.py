@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, chdir
 from dataclasses import dataclass
 from pathlib import Path
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import app.commands as command_line
 from tests.logs import logs_as_before

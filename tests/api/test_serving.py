@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 import app.commands as command_line
 from app.api.schemas.chunks import frame_schema

@@ -91,15 +91,44 @@ LATER = {
     "tokenizers": "a model has a tokenizer of its own",
     "playwright": "never: tests use it",
     "pytest": "never: tests use it",
+    "rich": "never: logs are written without it",
+    "typer": "never: only tools for developers use it",
+    "watchfiles": "never: no code is loaded again",
     "websockets": "never: no route is one",
 }
 """Packages that take long to import, and when they are."""
 
 
-def test_the_application_is_imported_without_what_it_may_never_need() -> None:
-    done = run("import sys, app.main; print(*{name.partition('.')[0] for name in sys.modules})")
+STARTED = "import sys; from app.__main__ import commands; commands(); "
+
+
+def test_a_start_imports_nothing_that_it_may_never_need() -> None:
+    done = run(STARTED + "print(*{name.partition('.')[0] for name in sys.modules})")
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) & set(LATER) == set()
+
+
+def test_what_a_start_leaves_out_can_be_imported_afterwards() -> None:
+    done = run(STARTED + "import rich.text; print(rich.text.Text('here'))")
+    assert done.stdout == "here\n", done.stderr
+
+
+COMPILED = """
+for name, module in list(sys.modules.items()):
+    if name.startswith("app.") and ".embedded" not in name:
+        for kind in vars(module).values():
+            if isinstance(kind, type) and kind.__module__ == name and "__dataclass_params__" in vars(kind):
+                print(kind.__name__ if kind.__dataclass_params__.frozen else "")
+"""
+
+
+def test_frozen_dataclasses_are_made_the_cheap_way() -> None:
+    done = run(STARTED + COMPILED)
+    assert done.returncode == 0, done.stderr
+    found = set(done.stdout.split()) - {"Cursor", "ActiveGuard"}
+    assert found == set(), (
+        f"import dataclass from app.domain.frozen for {found}: there it is made in a fifth of the time"
+    )
 
 
 def test_the_collector_never_looks_through_what_a_start_imports() -> None:

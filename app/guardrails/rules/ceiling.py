@@ -1,7 +1,6 @@
 """Ceilings: how long an input and a reply may be, and what an operation may cost."""
 
-from dataclasses import dataclass
-
+from app.domain.frozen import dataclass
 from app.domain.messages import text_of
 from app.domain.turn import TurnInput
 from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources

@@ -1,8 +1,9 @@
 """Requests for calls that the host runs: held back until the GMI's output is known (R223 to R231)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.domain.chunks import GmiOutput, ToolCallRequest
+from app.domain.frozen import dataclass
 
 
 @dataclass(slots=True)

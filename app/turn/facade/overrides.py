@@ -4,9 +4,10 @@ A request's own options win over the session's. Nothing of this changes a person
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.domain.errors import InvalidStateError, ValidationError
+from app.domain.frozen import dataclass
 from app.domain.overrides import OPTIONS, Overrides, OverridesChange
 from app.domain.persona import Persona
 from app.domain.session import SessionKey

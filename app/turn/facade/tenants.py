@@ -1,8 +1,9 @@
 """Organizations: told apart, or one for all (R115, R251). Asked first of all, so a refused call changes nothing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.domain.errors import OrganizationRefusedError
+from app.domain.frozen import dataclass
 from app.domain.policy import TenantPolicy
 from app.domain.turn import Caller
 

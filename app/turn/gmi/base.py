@@ -1,13 +1,14 @@
 """What a GMI is given, and what a GMI is. A host may bring its own by offering the same two methods."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from app.conversation.budget import Room
 from app.domain.chunks import GmiChunk, GmiOutput
 from app.domain.documents import FoundChunk
 from app.domain.feedback import Feedback
+from app.domain.frozen import dataclass
 from app.domain.messages import Message, ToolCall
 from app.domain.persona import Persona
 from app.domain.tools import ToolResult, ToolSpec

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from app.domain.chunks import (
     ToolResultRecorded,
 )
 from app.domain.errors import AppError, ProcessingError
+from app.domain.frozen import dataclass
 from app.domain.ids import row_key
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolGate

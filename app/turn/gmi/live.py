@@ -7,13 +7,14 @@ memory is all that there is of a session, so turns are told it and a pause is co
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
 
 import structlog
 
 from app.domain.chunks import GmiChunk, GmiOutput
+from app.domain.frozen import dataclass
 from app.domain.messages import CONTEXT_CHARACTERS, Message
 from app.domain.session import SessionKey
 from app.domain.turn import Caller

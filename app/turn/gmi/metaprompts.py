@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeGuard
 
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps, dumps_text, loads
 from app.domain.messages import Message
 from app.domain.persona import MetaPrompt, Persona

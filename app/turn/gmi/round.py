@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from app.domain.answers import result_message
 from app.domain.errors import ToolFailedError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import FailureMode, ToolGate, ToolResult

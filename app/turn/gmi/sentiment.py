@@ -7,11 +7,11 @@ asks for it. What is kept of a session are numbers, and none of what was said.
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, Literal
 
 from app.domain.errors import ConfigurationError
+from app.domain.frozen import dataclass
 from app.domain.persona import Persona, SentimentTracking
 
 PACKAGE: Final = "vaderSentiment"

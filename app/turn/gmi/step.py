@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from app.conversation.tokens import TokenCounter, messages_tokens, tools_tokens
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, ToolCallRequest, UsageUpdate
+from app.domain.frozen import dataclass
 from app.domain.ids import fresh_call_id
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message, ToolCall

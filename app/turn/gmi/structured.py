@@ -6,10 +6,11 @@ be; the model is told it in words in any case, and what comes back is validated 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from app.domain.errors import StructuredOutputError, ValidationError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text, loads
 from app.domain.messages import Message, text_of
 from app.providers.base import ModelRequest

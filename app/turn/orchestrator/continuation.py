@@ -5,13 +5,14 @@ from the pause's snapshot, which is the same on every process.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.domain.answers import result_message
 from app.domain.approval import approved_calls
 from app.domain.chunks import StreamChunk
 from app.domain.errors import ConversationBusyError, InvalidStateError
+from app.domain.frozen import dataclass
 from app.domain.messages import Message, text_of
 from app.domain.pause import PauseEvent, PauseState
 from app.domain.persona import Persona

@@ -1,10 +1,11 @@
 """What a chunk of state carries: the writes that must be in one transaction with it, before any reader sees it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from app.domain.chunks import StreamChunk
+from app.domain.frozen import dataclass
 from app.domain.messages import ToolCall
 from app.domain.turn import StreamStatus
 from app.domain.usage import Usage

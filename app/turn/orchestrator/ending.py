@@ -4,12 +4,13 @@ The fence is raised in the same transaction, so whatever the old process still w
 is kept: the durable part of the text becomes the reply, and the stream says why it ended.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from app.domain.answers import result_message
 from app.domain.approval import approved_calls, unrun
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
+from app.domain.frozen import dataclass
 from app.domain.ids import fresh, gmi_instance_id
 from app.domain.messages import Message
 from app.domain.pause import PauseEvent, PauseState

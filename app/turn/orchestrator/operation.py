@@ -6,13 +6,14 @@ The fence that T1 takes is named by every later write. Whoever no longer holds i
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 from app.domain.answers import result_message
 from app.domain.approval import approved_calls, unrun
 from app.domain.chunks import StreamChunk
+from app.domain.frozen import dataclass
 from app.domain.ids import fresh, fresh_uuid, row_key
 from app.domain.language import Language
 from app.domain.memory import Recalled

@@ -5,11 +5,11 @@ text is still the one that was judged.
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from app.domain.errors import GuardrailMissingError
+from app.domain.frozen import dataclass
 from app.domain.jsontext import loads
 from app.domain.views import Cursor
 from app.guardrails.base import GuardContext, OutputChunk

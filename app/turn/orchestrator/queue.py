@@ -6,11 +6,12 @@ Waiters are rows, so order holds over all replicas, and a waiter whose process i
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from app.domain.errors import ConversationBusyError, DatabaseError, RateLimitedError
+from app.domain.frozen import dataclass
 from app.domain.turn import OnBusy, StreamStatus
 from app.store import claims, inbound
 from app.store.claims import Running

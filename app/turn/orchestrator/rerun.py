@@ -1,10 +1,10 @@
 """Runs an operation once more after its process has gone: nothing of it was seen outside, and its input is stored."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from app.domain.feedback import Feedback
+from app.domain.frozen import dataclass
 from app.domain.ids import gmi_instance_id
 from app.domain.language import Language
 from app.domain.messages import Message

@@ -1,9 +1,10 @@
 """What operations share in one process. Built in `app.bootstrap`, passed down, never global."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.conversation.tokens import TokenCounters
 from app.domain.clock import Clock
+from app.domain.frozen import dataclass
 from app.domain.policy import TurnPolicy
 from app.guardrails.registry import Guards
 from app.memory.library import Library

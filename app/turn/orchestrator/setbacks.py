@@ -1,9 +1,10 @@
 """What could not be ended so far: each failure is followed by a longer wait, so that no fault is met without end."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from app.domain.frozen import dataclass
 
 FIRST_WAIT_SECONDS: Final = 1.0
 LONGEST_WAIT_SECONDS: Final = 3600.0

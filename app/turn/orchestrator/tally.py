@@ -1,8 +1,9 @@
 """What an operation has so far, kept outside its generators: a cancel or a timeout must not lose text or usage."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, UsageUpdate
+from app.domain.frozen import dataclass
 from app.domain.usage import Usage
 
 

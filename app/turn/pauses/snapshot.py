@@ -5,10 +5,11 @@ the GMI ran itself. A continuation appends results and rebuilds nothing. Provide
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from app.domain.errors import UnavailableError
+from app.domain.frozen import dataclass
 from app.domain.language import Language
 from app.domain.messages import Message, dump, load
 from app.domain.tools import ToolSpec

@@ -1,10 +1,11 @@
 """What phases may have beside what every turn needs: each part is None where it is not set, and costs nothing then."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from app.domain.clock import Clock
 from app.domain.errors import ConfigurationError
+from app.domain.frozen import dataclass
 from app.domain.memory_policy import MemoryPolicy, RecallPolicy
 from app.domain.profiles import ProfilesPolicy
 from app.memory.embedding import Embedder

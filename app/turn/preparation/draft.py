@@ -1,7 +1,7 @@
 """What the phases fill in, and what comes of it."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from app.domain.chunks import StreamChunk
 from app.domain.clock import Clock
 from app.domain.documents import FoundChunk
 from app.domain.errors import ValidationError
+from app.domain.frozen import dataclass
 from app.domain.memory import Recalled
 from app.domain.memory_policy import MemoryPolicy, NewSummary
 from app.domain.messages import Message

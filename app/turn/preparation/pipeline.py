@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import structlog
 
 from app.domain.chunks import StreamChunk
 from app.domain.errors import DatabaseError
+from app.domain.frozen import dataclass
 from app.domain.messages import Message, text_of
 from app.domain.persona import MemoryUse
 from app.observability.spans import tracer

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
 import structlog
 
 from app.domain.errors import AppError, PlanningError
+from app.domain.frozen import dataclass
 from app.domain.planning import Capability, Plan, PlanningPolicy, Selection, Wish, overview
 from app.turn.preparation.ranking import by_meaning, by_words, fused
 

@@ -7,9 +7,9 @@ messages stand outside the turns, wherever they stood in the list.
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from app.domain.frozen import dataclass
 from app.domain.messages import STABLE_CHARACTERS, Content, Message, text_of
 from app.domain.turn import Effort
 from app.providers.base import ModelRequest

@@ -1,9 +1,10 @@
 """Reads the events of one Anthropic Messages response, by their `type`: some proxies leave the event's name out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from app.domain.frozen import dataclass
 from app.domain.ids import fresh
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage

@@ -1,9 +1,10 @@
 """Puts the pieces of tool calls together, however a server numbers and names them."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from app.domain.frozen import dataclass
 from app.domain.messages import ToolCall
 from app.providers.base import CallPiece, CallStarted
 from app.providers.wire import dumps_text, join_surrogates, parse_arguments

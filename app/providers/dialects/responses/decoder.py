@@ -1,9 +1,9 @@
 """Reads the events of one OpenAI Responses response."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from app.domain.frozen import dataclass
 from app.domain.ids import fresh_call_id
 from app.domain.messages import ToolCall
 from app.domain.usage import Usage
