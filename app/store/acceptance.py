@@ -20,7 +20,7 @@ _HELD: Final = """
 SELECT pause_id FROM pending_external_tool_requests WHERE conversation = :conversation::uuid AND state = 'held'
 """
 _ACCEPT: Final = Statement(f"""
-WITH held AS ({_HELD} FOR UPDATE),
+WITH held AS ({_HELD}),
 recorded AS ({inbound.recording()}),
 opened AS ({streams.opening()}),
 said AS ({messages.appending("NOT EXISTS (SELECT FROM held)")}),
@@ -40,8 +40,8 @@ async def accept(
 ) -> bool:
     """Store the operation, its stream, its messages and its first frames; KeyTakenError when its key is in use.
 
-    Gives False when the conversation still holds a pause: that is locked, and the messages are left to be stored, since
-    the answers of the pause come before them.
+    Gives False when the conversation still holds a pause: the messages are left to be stored then, since the answers of
+    the pause come before them.
     """
     values = {
         **inbound.values(entry),

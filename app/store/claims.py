@@ -41,7 +41,7 @@ class ReplicaGoneError(Exception):
 
 _TAKEN: Final = """
     fence = nextval('fences'), running_operation = :operation::uuid, running_replica = :replica::uuid,
-    running_stream = :stream::text, persona_id = :persona::text, cancel_fence = NULL, updated_at = now()
+    running_stream = :stream::text, persona_id = :persona::text, updated_at = now()
 """
 _ALIVE: Final = "EXISTS (SELECT FROM replicas WHERE id = :replica::uuid AND NOT dead)"
 _TAKE: Final = Statement(f"""
@@ -70,7 +70,6 @@ WHERE {_ALIVE} AND {condition}
 ON CONFLICT (id) DO UPDATE SET
     {_TAKEN}
 WHERE conversations.user_id = :user::text AND conversations.running_operation IS NULL
-    AND {_ALIVE} AND {condition}
     AND NOT EXISTS (
         SELECT FROM inbound_messages waiter
         WHERE waiter.conversation = conversations.id AND waiter.status = 'waiting'
@@ -124,15 +123,15 @@ def values(claim: Claim) -> dict[str, Any]:
 
 async def _check_free(connection: Connection, claim: Claim) -> None:
     """Raise what keeps the claim from the conversation, unless that is free."""
+    alive = select(replicas.c.id).where(replicas.c.id == claim.replica, ~replicas.c.dead).exists()
+    if not await connection.scalar(select(alive)):
+        raise ReplicaGoneError
     query = select(_row.user_id, _row.running_operation, _row.running_stream).where(_row.id == claim.conversation)
     found = (await connection.execute(query)).first()
     if found is None or found.user_id != claim.caller.user_id:
         raise unknown_conversation(claim.conversation_id)
     if found.running_operation is not None:
         _busy(found.running_stream)
-    alive = select(replicas.c.id).where(replicas.c.id == claim.replica, ~replicas.c.dead).exists()
-    if not await connection.scalar(select(alive)):
-        raise ReplicaGoneError
 
 
 def _busy(running_stream: str | None) -> NoReturn:

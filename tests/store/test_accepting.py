@@ -7,11 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
+import pytest
+
+from app.domain.errors import ConversationBusyError, NotFoundError
 from app.domain.ids import fresh, fresh_uuid, row_key, stream_id_for
 from app.domain.messages import Message
 from app.domain.turn import Caller, OperationKind
 from app.store import acceptance, claims, replicas
-from app.store.claims import Claim
+from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection, Database
 from app.store.inbound import InboundRecord
 from app.store.messages import NewMessage
@@ -60,6 +63,11 @@ async def accept(store: Database, claim: Claim) -> int | None:
     rests = [b"\nevent: a\n\n", b"\nevent: b\n\n"]
     async with store.statement() as connection:
         return await acceptance.accept_free(connection, claim, entry, ephemeral=False, new=said, rests=rests)
+
+
+async def taken(store: Database, claim: Claim, *, create: bool) -> int:
+    async with store.transaction() as connection:
+        return await claims.take(connection, claim, create=create)
 
 
 async def left_idle(connection: Connection) -> None:
@@ -116,3 +124,50 @@ async def test_a_conversation_that_changed_while_its_lock_was_waited_for_is_not_
         assert await accepting is None
         assert dict((await rows(database, STORED))[0]) == NOTHING
         assert await accept(store, claim_of(own)) is not None
+
+
+async def test_a_turn_that_has_waited_for_a_conversation_takes_it_though_its_row_has_changed(database: str) -> None:
+    """What it saw of the queue is old, so it looks again, behind the lock."""
+    async with replica(database) as (store, own):
+        before = await taken(store, claim_of(own), create=True)
+        async with store.transaction() as connection:
+            await left_idle(connection)
+            taking = asyncio.create_task(taken(store, claim_of(own), create=True))
+            async with asyncio.timeout(30):
+                while not await rows(database, WAITING):  # noqa: ASYNC110 - the state is another process's
+                    await asyncio.sleep(0.01)
+        assert await taking > before
+
+
+async def test_a_process_that_was_marked_dead_accepts_nothing(database: str) -> None:
+    async with replica(database) as (store, own):
+        await execute(database, "UPDATE replicas SET dead = true")
+        assert await accept(store, claim_of(own)) is None
+        with pytest.raises(ReplicaGoneError):
+            await taken(store, claim_of(own), create=True)
+        assert await rows(database, "SELECT 1 FROM conversations") == []
+        await execute(database, "UPDATE replicas SET dead = false")
+        await taken(store, claim_of(own), create=True)
+        await execute(database, "UPDATE conversations SET running_operation = NULL", "UPDATE replicas SET dead = true")
+        assert await accept(store, claim_of(own)) is None
+        for create in (True, False):
+            with pytest.raises(ReplicaGoneError):
+                await taken(store, claim_of(own), create=create)
+        assert dict((await rows(database, STORED))[0]) == NOTHING
+
+
+@pytest.mark.parametrize("create", [True, False])
+async def test_who_wants_a_conversation_that_is_in_use_or_anothers_is_told_so(
+    database: str,
+    create: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async with replica(database) as (store, own):
+        running = claim_of(own)
+        fence = await taken(store, running, create=True)
+        with pytest.raises(ConversationBusyError) as told:
+            await taken(store, claim_of(own), create=create)
+        assert told.value.details["stream_id"] == running.stream_id
+        await execute(database, "UPDATE conversations SET running_operation = NULL")
+        with pytest.raises(NotFoundError):
+            await taken(store, replace(claim_of(own), caller=Caller("bob")), create=create)
+        assert await taken(store, claim_of(own), create=create) > fence

@@ -16,8 +16,8 @@ from app.turn.orchestrator.queue import GAVE_WAY
 from app.turn.orchestrator.setbacks import FORGOTTEN_SECONDS, LONGEST_WAIT_SECONDS, Setbacks
 from app.turn.orchestrator.takeover import Takeover
 from tests.databases import execute, rows
-from tests.stage import ADA, CHAT, Stage, running_stage, turn_input
-from tests.turn.pausing import status, tables, until
+from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, turn_input
+from tests.turn.pausing import status, tables, until, weather
 
 BROKEN = """
 CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -148,7 +148,7 @@ async def test_a_note_that_the_database_refuses_ends_the_turn_and_the_next_one_w
         assert (await stage.play("And now?"))[-1]["final_response_text"] == "Here."
 
 
-@pytest.mark.parametrize("then", ["a step", "a round", "text"])
+@pytest.mark.parametrize("then", ["a step", "a round", "text", "a pause"])
 async def test_a_turn_that_lost_its_fence_stops_without_a_word(shared_database: str, then: str) -> None:
     hold = Hold()
     clock = call("current_time", id="own-1")
@@ -156,10 +156,11 @@ async def test_a_turn_that_lost_its_fence_stops_without_a_word(shared_database: 
         "a step": [[clock], [hold, "Unheard."]],
         "a round": [[hold, clock], "Unheard."],
         "text": [[hold, "Unheard."]],
+        "a pause": [[hold, weather("c1")]],
     }
     async with running_stage(shared_database) as stage:
         stage.provider.add(*steps[then])
-        await stage.runtime.start_turn(turn_input("Hello."))
+        await stage.runtime.start_turn(turn_input("Hello.", tools=[WEATHER]))
         await asyncio.wait_for(hold.reached.wait(), 20)
         services = stage.runtime._services
         await services.log.flush()

@@ -37,7 +37,7 @@ async def _end_held(connection: Connection, draft: TurnDraft, services: PhaseSer
     """End the pause that the conversation holds, store its answers and the input, and give its stream."""
     pause = await pauses.held(connection, draft.conversation, for_update=True)
     if pause is None:
-        message = "the held pause that T1 has locked is gone"
+        message = "the held pause that T1 has seen is gone"
         raise RuntimeError(message)
     ended = await _end_pause(connection, draft.fence, pause, draft, services)
     if services.policy.persistence:
