@@ -3,6 +3,7 @@ elsewhere under another one, and when it is over.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from app.store.summaries import SummaryRecord
 from tests.databases import execute, rows
 from tests.store.test_settling import KEY, running
 
-ROUND = {"calls": [], "results": [], "usage": {}}
+ROUND: dict[str, Any] = {"calls": [], "results": [], "usage": {}}
 WRITTEN = """
 SELECT i.touched, cardinality(i.journal) AS rounds, i.status, s.status AS stream,
     (SELECT count(*) FROM rolling_summaries) AS summaries, (SELECT count(*) FROM messages) AS messages

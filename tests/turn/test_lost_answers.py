@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from app.domain.ids import fresh_uuid, row_key
 from app.providers.scripted import Hold
@@ -76,7 +77,9 @@ async def test_what_is_stored_and_told_is_the_same_as_if_no_answer_had_been_lost
     database: str, play: Callable[[Stage], Awaitable[list[Chunk]]], name: str, at: str
 ) -> None:
     async with behind(database) as (stage, points):
-        chunks = await cut(play(stage), points, name, at)
+        with capture_logs() as logs:
+            chunks = await cut(play(stage), points, name, at)
+        assert "lost" not in [log["status"] for log in logs if log["event"] == "operation"]
         asked = await stage.runtime.open_events(ADA, chunks[-1]["stream_id"], None, follow=False)
         assert asked is not None
         ids = [line async for piece in asked for line in piece.splitlines() if line.startswith(b"id: ")]
