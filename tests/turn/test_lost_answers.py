@@ -13,7 +13,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from app.domain.ids import fresh_uuid, row_key
-from app.providers.scripted import Hold
+from app.providers.scripted import Hold, call
 from app.store import claims, inbound, replicas, streams
 from app.store.database import Connection, Database
 from app.turn.facade.host import Chunk
@@ -55,6 +55,11 @@ async def pause(stage: Stage) -> list[Chunk]:
     return await stage.play("Hi.", tools=[WEATHER])
 
 
+async def tool(stage: Stage) -> list[Chunk]:
+    stage.provider.add([call("current_time", id="own-1")])
+    return await reply(stage)
+
+
 async def new_turn(stage: Stage) -> list[Chunk]:
     await paused(stage, "c0", text="Before.")
     return await reply(stage)
@@ -67,7 +72,8 @@ async def results(stage: Stage) -> list[Chunk]:
 
 
 WAYS: list[tuple[Callable[[Stage], Awaitable[list[Chunk]]], str]] = [
-    (reply, "accept"), (reply, "settle"), (pause, "settle"), (new_turn, "take"), (results, "continue"),
+    (reply, "accept"), (reply, "touch"), (tool, "journal"), (reply, "settle"), (pause, "settle"), (new_turn, "take"),
+    (results, "continue"),
 ]  # fmt: skip
 
 
@@ -93,7 +99,7 @@ async def test_what_is_stored_and_told_is_the_same_as_if_no_answer_had_been_lost
     assert len(ids) == len(set(ids))
     assert [content for role, content in said if role == "user"].count("Hi.") == (play is not results)
     assert [role for role, _ in said].count("tool") == (play in {new_turn, results})
-    count = 1 if play in {reply, pause} else 2
+    count = 1 if play in {reply, tool, pause} else 2
     told = dict((await rows(database, ONCE))[0])
     assert told == {"operations": count, "streams": 1 if play is results else count, "running": 0}
 
