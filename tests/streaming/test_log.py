@@ -13,6 +13,7 @@ from app.domain.views import Cursor
 from app.store.database import Connection, Database
 from app.store.events import Flushed, flush, read_after
 from app.streaming.frames import split
+from app.streaming.ring import LostFenceError
 from tests.databases import execute, rows
 from tests.streaming.scene import PATIENCE, Process, Running, process_on, read_all, until
 
@@ -187,17 +188,32 @@ async def test_the_last_transaction_waits_for_a_flush_in_flight_and_stores_the_r
         flushing = asyncio.create_task(process.log.flush())
         await blocks_another(database, lock)
         running.say("c")
-        ending = asyncio.create_task(running.end())
+        ending, sealing = asyncio.create_task(running.end()), asyncio.create_task(process.log.seal(running.ring))
         await asyncio.sleep(0)
         assert running.ring.sealed
+        assert not sealing.done()
         assert not flushing.done()
         await barrier.commit()
         async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(flushing, ending)
+            await asyncio.gather(flushing, ending, sealing)
     finally:
         await lock.close()
     fence = running.ring.fence
     assert await stored(database, running) == [(fence, 1, 2), (fence, 3, 3), (fence, 4, 4)]
+
+
+async def test_a_ring_that_its_operation_has_sealed_or_lost_is_not_written(process: Process, database: str) -> None:
+    running = await process.begin()
+    running.say("a")
+    await process.log.seal(running.ring)
+    await process.log.flush()
+    assert await stored(database, running) == []
+    running.ring.sealed = False
+    running.ring.lose()
+    await process.log.flush()
+    assert await stored(database, running) == []
+    with pytest.raises(LostFenceError):
+        await process.log.seal(running.ring)
 
 
 async def test_a_stream_whose_content_the_database_refuses_delays_no_other(process: Process, database: str) -> None:

@@ -61,6 +61,9 @@ def test_nothing_that_is_not_durable_is_dropped_and_old_durable_frames_go() -> N
     frame = b"x" * (KEPT_BYTES // 4)
     ring = ring_of(*[frame] * 10)
     assert ring.after(0) is not None
+    ring.mark_durable(3)
+    assert ring.after(2) is None
+    assert ring.after(3) is not None
     ring.mark_durable(8)
     assert ring.after(0) is None
     assert ring.after(8) is not None

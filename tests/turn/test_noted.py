@@ -18,6 +18,7 @@ from app.streaming.ring import LostFenceError, Ring
 from app.turn.orchestrator.operation import Identity, Operation
 from tests.databases import rows
 from tests.gmi.rig import Echo
+from tests.gmi.test_approval import PayBack, asked, says, till
 from tests.kill_points import COMMIT, kill_points
 from tests.stage import ADA, CHAT, Stage, running_stage, turn_input
 from tests.turn.pausing import until
@@ -93,6 +94,20 @@ async def test_nothing_is_seen_outside_before_it_is_noted(database: str, tmp_pat
         await until(partial(is_over, stage))
         assert texts(ring) == 1
         assert len(echo.ran) == (step == [USE])
+
+
+async def test_a_call_that_a_person_agreed_to_is_not_run_before_it_is_noted(database: str, tmp_path: Path) -> None:
+    tool = PayBack()
+    async with kill_points(database) as points, till(points.url, tmp_path, tool) as stage:
+        stream = (await asked(stage))["stream_id"]
+        hold = points.hold("touch", COMMIT)
+        stage.provider.add("Paid.")
+        passing = asyncio.create_task(stage.pass_results(stream, says("c1")))
+        await hold.reached()
+        assert tool.paid == []
+        hold.go()
+        await passing
+        assert tool.paid == [500]
 
 
 @pytest.mark.parametrize("then", [["Unheard."], [USE]], ids=["text", "a tool"])
