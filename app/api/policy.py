@@ -74,7 +74,7 @@ class Door:
 
     def _is_own(self, host: str) -> bool:
         name = _without_port(host.strip().lower())
-        if name in self._hosts or name in {"", "localhost"}:
+        if name in self._hosts or name in {"", "localhost", "127.0.0.1"}:
             return True
         try:
             return ip_address(name).is_loopback

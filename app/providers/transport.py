@@ -41,6 +41,7 @@ class ModelClient:
         self._send: Callable[[httpx.Request], Awaitable[httpx.Response]] = (
             partial(self._client.send, stream=True) if policy.proxies else transport.handle_async_request
         )
+        self._completes = isinstance(transport, AiohttpTransport) and not policy.proxies
         timeouts = httpx.Timeout(None, connect=policy.connect_seconds, pool=policy.connect_seconds)
         self._extensions = {"timeout": timeouts.as_dict()}
         self._address = lru_cache(_ADDRESSES)(httpx.URL)
@@ -49,7 +50,11 @@ class ModelClient:
         """Post the content, or get the address when there is none; the answer's body is not read yet."""
         method = "GET" if content is None else "POST"
         sent = {**_HEADERS, **headers}
-        request = httpx.Request(method, self._address(url), headers=sent, content=content, extensions=self._extensions)
+        # Made of a stream, a request has no headers but those that it is given. Looking for those that are missing is
+        # most of what making one costs, and what sends it adds them anyway.
+        told = {"stream": httpx.ByteStream(content or b"")} if self._completes else {"content": content}
+        request = httpx.Request(method, self._address(url), headers=sent, extensions=self._extensions, **told)
+        request.read()
         return await self._send(request)
 
     async def aclose(self) -> None:

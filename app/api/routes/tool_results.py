@@ -2,14 +2,14 @@
 
 from fastapi import APIRouter, Response
 
-from app.api.body import DoorRoute
 from app.api.calls import Starting
 from app.api.deps import ConversationPath, StreamPath
 from app.api.documents import operation_responses
 from app.api.schemas.tool_results import ResumeBody, ToolResultsBody
+from app.api.starting import StartingRoute
 from app.domain.errors import ClosedStreamError, InvalidStateError, KeyReusedError, NotFoundError, RateLimitedError
 
-router = APIRouter(route_class=DoorRoute, tags=["pauses"])
+router = APIRouter(route_class=StartingRoute, tags=["pauses"])
 _RESPONSES = operation_responses(NotFoundError, InvalidStateError, ClosedStreamError, KeyReusedError, RateLimitedError)
 
 

@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter, Response
 
-from app.api.body import DoorRoute
 from app.api.calls import Starting
 from app.api.deps import ConversationPath
 from app.api.documents import operation_responses
 from app.api.schemas.turns import TurnBody
+from app.api.starting import StartingRoute
 from app.domain.errors import (
     ConversationBusyError,
     KeyReusedError,
@@ -17,7 +17,7 @@ from app.domain.errors import (
 )
 from app.domain.ids import conversation_id_for, fresh
 
-router = APIRouter(route_class=DoorRoute, tags=["turns"])
+router = APIRouter(route_class=StartingRoute, tags=["turns"])
 _RESPONSES = operation_responses(
     NotFoundError, PersonaNotFoundError, ConversationBusyError, PauseHeldError, KeyReusedError, RateLimitedError
 )
