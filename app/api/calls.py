@@ -1,7 +1,4 @@
-"""Calls that start an operation: what they say beside their body, as one dependency.
-
-Each dependency costs the framework about as much as reading a body does, and these are the calls that come often.
-"""
+"""Calls that start an operation: what they say beside their body, as the one dependency of a `StartingRoute`."""
 
 from typing import Annotated, cast
 
