@@ -1,6 +1,6 @@
 """A provider over HTTP: a dialect, an address, a key and the HTTP module put together."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -18,6 +18,9 @@ from app.providers.http import ModelHttp
 from app.providers.moderation import ModerationClient
 from app.providers.reasoning import only_own
 from app.providers.refusals import has_field, refused_fields, without
+
+MOST_APART: Final = 8
+"""As many events of one read stay as the model cut them; of more, neighbouring pieces of text are told as one."""
 
 _REFUSALS: Final = frozenset({400, 422})
 
@@ -152,9 +155,9 @@ class HttpProvider:
             raise
 
 
-def _joined(batch: list[ProviderEvent]) -> Iterable[ProviderEvent]:
-    """Make neighbouring texts of one read one piece: they came together, and apart they cost more and tell no more."""
-    if len(batch) == 1:
+def _joined(batch: list[ProviderEvent]) -> list[ProviderEvent]:
+    """Make one text of neighbouring ones where a read brings many: whoever reads is behind, and each costs as much."""
+    if len(batch) <= MOST_APART:
         return batch
     told: list[ProviderEvent] = []
     for event in batch:

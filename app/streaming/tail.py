@@ -6,6 +6,7 @@ waits, and its heartbeats go on.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import Final
@@ -26,6 +27,9 @@ from app.streaming.ring import PIECE_BYTES, Ring, Rings
 from app.streaming.wakeups import Wakeups, Watch
 
 POLL_SECONDS: Final = 1.0
+CLOSE_SECONDS: Final = 0.001
+"""Frames that follow each other in less than this go out together: a write costs more than all the rest of a frame."""
+
 LEAST_PATIENCE: Final = 1.0
 """A heartbeat comes early rather than break into a read of the database shortly before it is due."""
 
@@ -209,7 +213,7 @@ class _Passing:
     `n` is the number of the last frame that has passed.
     """
 
-    __slots__ = ("_heartbeat", "_may_send", "_now", "n", "outlet", "patience")
+    __slots__ = ("_heartbeat", "_last", "_may_send", "_now", "n", "outlet", "patience")
 
     def __init__(self, outlet: Outlet, may_send: Callable[[], bool], patience: Patience, heartbeat: float) -> None:
         self.outlet = outlet
@@ -218,14 +222,20 @@ class _Passing:
         self._may_send = may_send
         self._heartbeat = heartbeat
         self._now = asyncio.get_running_loop().time
+        self._last = -math.inf
         self.sent()
 
     def __call__(self, frame: bytes) -> bool:
-        """See `Taker`: a frame that this process may not send is left to the reader, who looks at what is stored."""
-        if not self._may_send():
+        """See `Taker`: what comes close behind is left to the reader, and so is what this process may not send.
+
+        The reader looks at what is stored, and sends all that there is in one write.
+        """
+        now = self._now()
+        if now - self._last < CLOSE_SECONDS or not self._may_send():
             return False
         self.n += 1
-        self.sent()
+        self._last = now
+        self.patience.until(now + self._heartbeat)
         return self.outlet.write(frame)
 
     def sent(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
+from app.streaming import tail
 from app.streaming.outlet import Outlet, Reader
 from app.streaming.ring import FEW_READERS
 from app.streaming.tail import _Passing
@@ -24,6 +25,12 @@ async def serving(running: Running, socket: Socket, readers: int = 1) -> asyncio
     return task
 
 
+@pytest.fixture(autouse=True)
+def none_is_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every frame go out by itself, however quickly the tests say the next one."""
+    monkeypatch.setattr(tail, "CLOSE_SECONDS", 0.0)
+
+
 async def test_a_frame_is_at_the_socket_when_it_has_been_said(process: Process) -> None:
     running, socket = await process.begin(), Socket()
     reading = await serving(running, socket)
@@ -33,6 +40,20 @@ async def test_a_frame_is_at_the_socket_when_it_has_been_said(process: Process) 
     await reading
     record = await process.record(running.ring.stream_id, running.ring.conversation)
     assert socket.frames == await read_all(process.tail.open(record, None, follow=False))
+
+
+async def test_frames_that_come_close_behind_another_go_out_together(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "CLOSE_SECONDS", 3600.0)
+    running, socket = await process.begin(), Socket()
+    reading = await serving(running, socket)
+    running.say("a", "b", "c", "d")
+    assert len(socket.taken) == 1
+    await until(lambda: len(socket.frames) == 4)
+    assert len(socket.taken) == 2
+    await running.end()
+    await reading
 
 
 async def test_a_socket_that_takes_no_more_holds_up_nobody_and_misses_nothing(process: Process) -> None:
