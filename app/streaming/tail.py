@@ -27,7 +27,7 @@ from app.streaming.ring import PIECE_BYTES, Ring, Rings
 from app.streaming.wakeups import Wakeups, Watch
 
 POLL_SECONDS: Final = 1.0
-CLOSE_SECONDS: Final = 0.001
+CLOSE_SECONDS: Final = 0.0005
 """Frames that follow each other in less than this go out together: a write costs more than all the rest of a frame."""
 
 LEAST_PATIENCE: Final = 1.0

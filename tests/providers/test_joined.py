@@ -13,7 +13,6 @@ from app.providers.http import ModelHttp
 from app.providers.provider import MOST_APART
 from tests.providers.reading import collect
 
-
 REQUEST = ModelRequest("m-1", (Message("user", "Go on."),))
 
 
