@@ -141,12 +141,15 @@ class ChatDecoder:
         return failure(_FAILED.get(word, "server"), self._provider, message)
 
     def _delta(self, delta: Mapping[str, Any], events: list[ProviderEvent]) -> None:
+        content = delta.get("content")
+        if len(delta) == 1 and isinstance(content, str):
+            self._say(content, events)
+            return
         for name in self._reasoning_fields:
             if reasoning := delta.get(name):
                 if isinstance(reasoning, str):
                     self._think(reasoning, events)
                 break
-        content = delta.get("content")
         if isinstance(content, str):
             self._say(content, events)
         elif isinstance(content, list):
