@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 import click
 import uvicorn
 
+from app.api.middleware import CutResponseError
 from app.api.openapi import contract_files
-from app.api.sse import CutResponseError
 from app.bootstrap import database_url, examine_models
 from app.domain.errors import AppError
 from app.main import create_app, live

@@ -1,7 +1,14 @@
-"""What every request passes, in plain ASGI: its id, its log line, the limit of its body, the last net for failures."""
+"""What every request passes, in plain ASGI: its id, its log line, the limit of its body, the last net for failures.
+
+A layer stays on the stack while what it has called runs, which is half of what an idle reader would hold. So a response
+that lasts begins inside the layers, as any does, and leaves the rest of itself in the scope: `Lasting`, outside of all
+others, sends that when they are gone.
+"""
 
 import re
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -9,12 +16,15 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import problem_response
-from app.api.sse import CutResponseError
 from app.domain.errors import InternalError, TooLargeError
 from app.domain.ids import fresh
 from app.observability.logging import bound
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
+REST: Final = "fermata.rest"
+"""Where a response that lasts leaves the rest of itself, once it has begun."""
+
+_ENTRY: Final = "fermata.entry"
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _DEFAULTS: Final = {
     "Cache-Control": "no-store",
@@ -24,13 +34,78 @@ _DEFAULTS: Final = {
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
 
 
+class CutResponseError(Exception):
+    """A response ended before its end. It leaves the application, so that the server drops the connection."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """What the log tells of one request at its end."""
+
+    method: str
+    path: str
+    request_id: str
+    began: float = field(default_factory=time.perf_counter)
+    status: int | None = None
+    sent: int = 0
+    whole: bool = False
+
+    def tell(self) -> None:
+        """Write the line."""
+        log = structlog.get_logger(__name__)
+        tell = log.debug if self.path in _PROBES else log.info
+        tell(
+            "request",
+            method=self.method,
+            path=self.path,
+            status=self.status,
+            milliseconds=round((time.perf_counter() - self.began) * 1000, 1),
+            sent_bytes=self.sent,
+            whole=self.whole,
+        )
+
+
+Rest = Callable[[Entry, Receive, Send], Awaitable[None]]
+"""Sends what is left of a response, and counts it."""
+
+
+class Lasting:
+    """Sends the rest of responses that last. It is outside of all layers, and none of them is held meanwhile.
+
+    What they write into the scope goes with them; the server keeps its own for as long as the response lasts.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an application with all its layers."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        layered = dict(scope)
+        await self._app(layered, receive, send)
+        rest: Rest | None = layered.get(REST)
+        if rest is None:
+            return
+        entry: Entry = layered[_ENTRY]
+        del layered
+        with bound(request_id=entry.request_id):
+            try:
+                await rest(entry, receive, send)
+            except CutResponseError:
+                raise
+            except Exception as error:
+                structlog.get_logger(__name__).exception("request.failed_after_start")
+                raise CutResponseError from error
+            finally:
+                entry.tell()
+
+
 class Requests:
     """Names each request, logs one line when it ends, and answers 500 for what nothing else has caught."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Wrap an application."""
         self._app = app
-        self._log = structlog.get_logger(__name__)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
@@ -40,65 +115,39 @@ class Requests:
         given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
         request_id = given if _SANE_ID.fullmatch(given) else fresh("req")
         scope.setdefault("state", {})["request_id"] = request_id
+        entry = scope[_ENTRY] = Entry(scope["method"], scope["path"], request_id)
         with bound(request_id=request_id):
-            await _Exchange(self._app, scope, request_id, self._log).run(receive, send)
+            await self._pass(entry, scope, receive, send)
 
-
-class _Exchange:
-    """One request and its response."""
-
-    def __init__(self, app: ASGIApp, scope: Scope, request_id: str, log: structlog.typing.FilteringBoundLogger) -> None:
-        self._app = app
-        self._scope = scope
-        self._request_id = request_id
-        self._log = log
-        self._status: int | None = None
-        self._sent = 0
-        self._whole = False
-
-    async def run(self, receive: Receive, send: Send) -> None:
-        began = time.perf_counter()
-
+    async def _pass(self, entry: Entry, scope: Scope, receive: Receive, send: Send) -> None:
         async def sender(message: Message) -> None:
             if message["type"] == "http.response.body":
-                self._sent += len(message.get("body", b""))
-                self._whole = not message.get("more_body", False)
+                entry.sent += len(message.get("body", b""))
+                entry.whole = not message.get("more_body", False)
             else:
-                self._begin(message)
+                _begin(entry, message)
             await send(message)
 
         try:
-            await self._app(self._scope, receive, sender)
+            await self._app(scope, receive, sender)
         except Exception as error:
-            if self._status is not None:
-                if not isinstance(error, CutResponseError):
-                    self._log.exception("request.failed_after_start")
+            if entry.status is not None:
+                structlog.get_logger(__name__).exception("request.failed_after_start")
                 raise CutResponseError from error
-            self._log.exception("request.failed")
-            await problem_response(InternalError(), self._scope)(self._scope, receive, sender)
+            structlog.get_logger(__name__).exception("request.failed")
+            await problem_response(InternalError(), scope)(scope, receive, sender)
         finally:
-            self._tell(time.perf_counter() - began)
+            if REST not in scope:
+                entry.tell()
 
-    def _begin(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers[REQUEST_ID_HEADER] = self._request_id
-            for name, value in _DEFAULTS.items():
-                headers.setdefault(name, value)
 
-    def _tell(self, seconds: float) -> None:
-        path = self._scope["path"]
-        tell = self._log.debug if path in _PROBES else self._log.info
-        tell(
-            "request",
-            method=self._scope["method"],
-            path=path,
-            status=self._status,
-            milliseconds=round(seconds * 1000, 1),
-            sent_bytes=self._sent,
-            whole=self._whole,
-        )
+def _begin(entry: Entry, message: Message) -> None:
+    if message["type"] == "http.response.start":
+        entry.status = message["status"]
+        headers = MutableHeaders(scope=message)
+        headers[REQUEST_ID_HEADER] = entry.request_id
+        for name, value in _DEFAULTS.items():
+            headers.setdefault(name, value)
 
 
 class BodyLimit:

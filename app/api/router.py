@@ -7,7 +7,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from app.api import problems
 from app.api.body import REPLACED_HEADER
-from app.api.middleware import REQUEST_ID_HEADER, BodyLimit, Requests
+from app.api.middleware import REQUEST_ID_HEADER, BodyLimit, Lasting, Requests
 from app.api.openapi import document
 from app.api.policy import Door, DoorPolicy
 from app.api.routes import (
@@ -36,7 +36,7 @@ EXPOSED_HEADERS: Final = (
 
 
 def install(app: FastAPI, policy: DoorPolicy) -> None:
-    """Make an application the door. The middleware that is added last is passed first."""
+    """Make an application the door. The middleware that is added last is passed first, and `Lasting` before all."""
     app.state.door = Door(policy)
     chatting = (
         turns,
@@ -65,3 +65,4 @@ def install(app: FastAPI, policy: DoorPolicy) -> None:
             expose_headers=EXPOSED_HEADERS,
             max_age=600,
         )
+    app.middleware_stack = Lasting(app.build_middleware_stack())

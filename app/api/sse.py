@@ -5,21 +5,20 @@ its first byte, on which the server drops the connection: a clean end would be t
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
+from app.api.middleware import REST, CutResponseError, Entry
 from app.api.readers import Slot
 from app.domain.errors import AppError, DatabaseError
 from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
-from app.domain.patience import Patience
-from app.streaming.outlet import Reader, Sending
+from app.streaming.outlet import Outlet, Reader
 from app.streaming.tail import CutError
 
 SSE_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
@@ -29,10 +28,6 @@ RETRY_SECONDS: Final = 0.5
 _TAKES_NOTHING: Final = "the reader takes nothing"
 
 Result = Callable[[], Awaitable[Mapping[str, Any]]]
-
-
-class CutResponseError(Exception):
-    """A response ended before its end. It leaves the application, so that the server drops the connection."""
 
 
 @dataclass(slots=True)
@@ -45,89 +40,29 @@ class ReaderTerms:
 
 
 class FrameResponse(EventSourceResponse):
-    """Sends frames until their iterator ends; heartbeats are the iterator's business.
+    """Begins a response of frames; the rest of it is sent when the layers around it are gone.
 
-    A client that goes away closes the iterator, and so does one that takes nothing for too long. The library's own
-    tasks for a ping, the client and the shutdown are a third of what an idle reader holds. Here the request's task
-    sends and one more watches the client; who still reads at the end of a drain is cut by the frames' own iterator.
+    Frames are sent until their iterator ends; heartbeats are the iterator's business. Headers are the library's. Its
+    own tasks for a ping, the client and the shutdown would be a third of what an idle reader holds; who still reads at
+    the end of a drain is cut by the frames' own iterator.
     """
 
     def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], terms: ReaderTerms) -> None:
         """Prepare to send; nothing is read before the response is asked for."""
-        self._frames = frames
-        self._terms = terms
-        self._ended = False
-        self._gone = False
-        super().__init__(
-            frames,
-            headers={**SSE_HEADERS, **headers},
-            ping=0,
-            sep="\n",
-        )
+        self._begin(Frames(frames, terms), frames, {**SSE_HEADERS, **headers})
+
+    def _begin(self, rest: "Frames", frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
+        self._rest = rest
+        super().__init__(frames, headers=headers, ping=0, sep="\n")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
-        """See ASGI. Whatever ends the response, its iterator is closed and its slot given back."""
+        """See ASGI. If the response can't begin, its slot is given back here."""
         try:
-            await self._until_gone(receive, send)
-        finally:
-            await _close(self._frames)
-            if self._terms.slot is not None:
-                self._terms.slot.release()
-            if self._gone and not self._ended and self._terms.when_gone is not None:
-                self._terms.when_gone()
-
-    async def _until_gone(self, receive: Receive, send: Send) -> None:
-        """Send all, or as much as there is when the client goes away."""
-        sending = asyncio.current_task()
-        if sending is None:
-            raise RuntimeError
-        before = sending.cancelling()
-
-        def stop(_: object) -> None:
-            self._gone = True
-            sending.cancel()
-
-        watching = asyncio.create_task(_disconnected(receive), name="watch of a client")
-        watching.add_done_callback(stop)
-        try:
-            await self._stream_response(send)
-        except asyncio.CancelledError:
-            if not watching.done() or sending.uncancel() > before:
-                raise
-        finally:
-            watching.remove_done_callback(stop)
-            watching.cancel()
-
-    async def _stream_response(self, send: Send) -> None:
-        """Send the pieces as they are, in place of the library's way, which takes each for an object to be encoded."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        now, blocked = asyncio.get_running_loop().time, self._terms.blocked_seconds or math.inf
-        try:
-            with closing(Patience()) as patience:
-                async for piece in self._pieces(lambda piece: send(_body(piece))):
-                    self._ended = self._ended or END_MARK in piece
-                    try:
-                        with patience.until(now() + blocked):
-                            await (send(_body(piece)) if piece else self._finish())
-                    except TimeoutError as error:
-                        self._gone = True
-                        raise CutError(_TAKES_NOTHING) from error
-        except Exception as error:
-            expected = isinstance(error, AppError | CutError)
-            structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
-            raise CutResponseError from error
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    def _pieces(self, sending: Sending) -> AsyncIterator[bytes]:
-        """Give what is to be sent, but for what the outlet sends by itself; a failure of it cuts the response."""
-        if isinstance(self._frames, Reader):
-            self._frames.outlet.open(sending)
-        return self._frames
-
-    async def _finish(self) -> None:
-        """Send the rest of what the outlet has begun."""
-        if isinstance(self._frames, Reader):
-            await self._frames.outlet.finish()
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        except BaseException:
+            await self._rest.close()
+            raise
+        scope[REST] = self._rest
 
 
 class ObjectResponse(FrameResponse):
@@ -137,11 +72,115 @@ class ObjectResponse(FrameResponse):
         self, frames: AsyncIterator[bytes], result: Result, *, headers: Mapping[str, str], terms: ReaderTerms
     ) -> None:
         """Prepare to wait; `result` gives the object once the frames have ended."""
-        self._result = result
-        super().__init__(frames, headers={**OBJECT_HEADERS, **headers}, terms=terms)
+        self._begin(Outcome(frames, terms, result), frames, {**OBJECT_HEADERS, **headers})
 
-    async def _pieces(self, sending: Sending) -> AsyncIterator[bytes]:
-        del sending
+
+class Frames:
+    """Sends frames as they come, in the request's own task; one more watches the client.
+
+    A client that goes away closes the frames' iterator, and so does one that takes nothing for too long. What is left
+    of the request's body is thrown away.
+    """
+
+    __slots__ = ("_ended", "_entry", "_frames", "_gone", "_send", "_sending", "_terms")
+
+    def __init__(self, frames: AsyncIterator[bytes], terms: ReaderTerms) -> None:
+        """Prepare to send."""
+        self._frames = frames
+        self._terms = terms
+        self._ended = False
+        self._gone = False
+        self._sending: asyncio.Task[object] | None = None
+
+    async def __call__(self, entry: Entry, receive: Receive, send: Send) -> None:
+        """Send all, or as much as there is when the client goes away; whatever ends it, all is given back."""
+        self._entry, self._send = entry, send
+        self._sending = sending = asyncio.current_task()
+        if sending is None:
+            raise RuntimeError
+        before = sending.cancelling()
+        watching = asyncio.create_task(_disconnected(receive), name="watch of a client")
+        watching.add_done_callback(self._stop)
+        try:
+            await self._send_all()
+        except asyncio.CancelledError:
+            if not watching.done() or sending.uncancel() > before:
+                raise
+        finally:
+            watching.remove_done_callback(self._stop)
+            watching.cancel()
+            self._sending = None
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the frames, give the slot back, and tell when the client has gone before the end."""
+        close = getattr(self._frames, "aclose", None)
+        try:
+            if close is not None:
+                await close()
+        finally:
+            if self._terms.slot is not None:
+                self._terms.slot.release()
+            if self._gone and not self._ended and self._terms.when_gone is not None:
+                self._terms.when_gone()
+
+    def _stop(self, _: object) -> None:
+        self._gone = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _send_all(self) -> None:
+        """Send the pieces as they are; the library would take each for an object to be encoded."""
+        outlet = self._outlet()
+        outlet.open(self._put)
+        try:
+            async for piece in self._pieces():
+                self._ended = self._ended or END_MARK in piece
+                if not piece or not outlet.write(piece):
+                    await self._finish(outlet)
+        except Exception as error:
+            expected = isinstance(error, AppError | CutError)
+            structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
+            raise CutResponseError from error
+        self._entry.whole = True
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _put(self, piece: bytes) -> Awaitable[None]:
+        self._entry.sent += len(piece)
+        return self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def _finish(self, outlet: Outlet) -> None:
+        """Wait until the client takes what was begun."""
+        try:
+            async with asyncio.timeout(self._terms.blocked_seconds):
+                await outlet.finish()
+        except TimeoutError as error:
+            self._gone = True
+            raise CutError(_TAKES_NOTHING) from error
+
+    def _outlet(self) -> Outlet:
+        """Give what pieces go out by: the reader's own, by which frames go out without waking it, too."""
+        return self._frames.outlet if isinstance(self._frames, Reader) else Outlet()
+
+    def _pieces(self) -> AsyncIterator[bytes]:
+        """Give what is to be sent, but for what goes out by itself; a failure of it cuts the response."""
+        return self._frames
+
+
+class Outcome(Frames):
+    """Sends one object when the frames have ended."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, frames: AsyncIterator[bytes], terms: ReaderTerms, result: Result) -> None:
+        """Prepare to wait."""
+        super().__init__(frames, terms)
+        self._result = result
+
+    def _outlet(self) -> Outlet:
+        return Outlet()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
         async for piece in self._frames:
             self._ended = self._ended or END_MARK in piece
             if piece.startswith(b":"):
@@ -152,10 +191,6 @@ class ObjectResponse(FrameResponse):
                 return
             yield b" "
             await asyncio.sleep(RETRY_SECONDS)
-
-
-def _body(piece: bytes) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": piece, "more_body": True}
 
 
 async def nothing() -> AsyncIterator[bytes]:
@@ -169,9 +204,3 @@ async def _disconnected(receive: Receive) -> None:
     """Wait until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _close(pieces: AsyncIterator[bytes]) -> None:
-    close = getattr(pieces, "aclose", None)
-    if close is not None:
-        await close()
