@@ -65,6 +65,8 @@ class Readers:
 class Slot:
     """One reader's place; it must be given back, and giving it back twice does nothing."""
 
+    __slots__ = ("_caller", "_readers", "_stream_id")
+
     def __init__(self, readers: Readers, caller: Caller) -> None:
         """Take the place."""
         self._readers: Readers | None = readers

@@ -13,6 +13,8 @@ from typing import Self
 class Patience:
     """Bounds the waits of one reader, one at a time; see `until`. Close it, or its timer outlives it."""
 
+    __slots__ = ("_cancels", "_due", "_late", "_loop", "_rings_at", "_task", "_timer")
+
     def __init__(self) -> None:
         """Make it inside the event loop that is to use it."""
         self._loop = asyncio.get_running_loop()

@@ -104,7 +104,7 @@ class Tail:
         if scope.is_over(record, start):
             return None
         outlet = Outlet()
-        return Reader(self._replay(scope, start, outlet), outlet)
+        return Reader(self._read(scope, start, outlet, opens=True), outlet)
 
     def hint(self) -> None:
         """Tell all readers, now and from now on, how soon to come back once they are cut."""
@@ -121,18 +121,15 @@ class Tail:
             ring.nudge()
         self._wakeups.nudge()
 
-    async def _replay(self, scope: _Scope, start: Cursor, outlet: Outlet) -> AsyncGenerator[bytes, None]:
-        yield OPENING
-        async for frames in self._read(scope, start, outlet):
-            yield frames
-
     async def _read(
-        self, scope: _Scope, cursor: Cursor, outlet: Outlet, ring: Ring | None = None
+        self, scope: _Scope, cursor: Cursor, outlet: Outlet, ring: Ring | None = None, *, opens: bool = False
     ) -> AsyncGenerator[bytes, None]:
         early = min(LEAST_PATIENCE, self._heartbeat / 2)
         hinted = False
         with self._wakeups.watch(scope.stream_id) as watch, closing(Patience()) as patience:
             passing = _Passing(outlet, self._may_send, patience, self._heartbeat)
+            if opens:
+                yield OPENING
             while True:
                 if self._hinted and not hinted:
                     hinted = True
@@ -145,12 +142,11 @@ class Tail:
                     stop = scope.stop_in(frames)
                     for piece in _pieces(frames[:stop]):
                         yield piece
-                    if stop is not None:
-                        return
+                    over = stop is not None
                     passing.sent()
-                elif over:
+                if over:
                     return
-                elif place == cursor:
+                if place == cursor:
                     place = await self._wait(ring, cursor, watch, seen, passing)
                     if outlet.waits:
                         yield b""

@@ -4,8 +4,7 @@ Within a process a hint arrives at once; between processes a bus carries it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -56,6 +55,28 @@ class Watch:
         return True
 
 
+class Watching:
+    """One who watches a stream for as long as this context is open; it gives what all who do so share."""
+
+    __slots__ = ("_stream_id", "_watches")
+
+    def __init__(self, watches: dict[str, Watch], stream_id: str) -> None:
+        """`watches` are those of the process, by stream."""
+        self._watches = watches
+        self._stream_id = stream_id
+
+    def __enter__(self) -> Watch:
+        watch = self._watches.setdefault(self._stream_id, Watch())
+        watch.readers += 1
+        return watch
+
+    def __exit__(self, *_: object) -> None:
+        watch = self._watches[self._stream_id]
+        watch.readers -= 1
+        if watch.readers == 0:
+            del self._watches[self._stream_id]
+
+
 class Wakeups:
     """The streams that readers of this process wait for, and the way to wake them here and elsewhere."""
 
@@ -72,17 +93,9 @@ class Wakeups:
         """How many readers of streams this process has."""
         return sum(watch.readers for watch in self._watches.values())
 
-    @contextmanager
-    def watch(self, stream_id: str) -> Iterator[Watch]:
+    def watch(self, stream_id: str) -> Watching:
         """Watch a stream. Whoever counts the changes first and looks at the stream then can miss none."""
-        watch = self._watches.setdefault(stream_id, Watch())
-        watch.readers += 1
-        try:
-            yield watch
-        finally:
-            watch.readers -= 1
-            if watch.readers == 0:
-                del self._watches[stream_id]
+        return Watching(self._watches, stream_id)
 
     def wake(self, stream_ids: Iterable[str]) -> None:
         """Tell that streams have grown: at once in this process, and soon in the others."""
