@@ -168,8 +168,8 @@ async def crowd(bench: Bench) -> list[Row]:
 
 
 async def readers(bench: Bench, number: int = 5000) -> list[Row]:
-    """Idle readers of one stream that is running."""
-    turn = asyncio.create_task(bench.turn("bench-1000-10", conversation="bench-readers"))
+    """Idle readers of one stream that is running: a token comes every 20 seconds."""
+    turn = asyncio.create_task(bench.turn("bench-100-0.05", conversation="bench-readers"))
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bench.fermata.port}") as client:
         stream = None
         while stream is None:
@@ -178,14 +178,17 @@ async def readers(bench: Bench, number: int = 5000) -> list[Row]:
             stream = found.json().get("active_stream_id") if found.status_code == 200 else None
     before = bench.fermata.memory()
     request = f"GET /v1/streams/{stream}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
-    writers = []
+    opened = []
     for _ in range(number):
         reader, writer = await asyncio.open_connection(*bench.fermata.address)
         writer.write(request)
         await reader.readuntil(b": ok\n\n")
-        writers.append(writer)
+        opened.append((reader, writer))
     each = (bench.fermata.memory() - before) / 1024 / number
-    for writer in writers:
+    if turn.done() or any(reader.at_eof() for reader, _ in opened):
+        message = "The stream ended before all its readers were there."
+        raise RuntimeError(message)
+    for _, writer in opened:
         writer.close()
     turn.cancel()
     return [Row(f"{number:,} readers: memory each", each, "KiB", "<= 25 KiB")]

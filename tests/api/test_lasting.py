@@ -1,0 +1,122 @@
+"""A response that lasts is sent outside of the layers that made it, and is told of as any other."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import CoroutineType
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+from dirty_equals import IsPartialDict
+from structlog.testing import capture_logs
+
+from app.api.middleware import CutResponseError
+from tests.api.fake_runtime import FRAMES, FakeRuntime
+from tests.api.serving import PATIENCE, application, client_of, served
+
+EVENTS = "/v1/streams/st_1/events"
+FORMS = ("text/event-stream", "application/json")
+
+
+def waits() -> list[list[str]]:
+    """Give what each task of this process waits in, from its first coroutine to its last."""
+    chains = []
+    for task in asyncio.all_tasks():
+        chain: list[str] = []
+        waiting: object = task.get_coro()
+        while isinstance(waiting, CoroutineType):
+            chain.append(waiting.__qualname__)
+            waiting = waiting.cr_await
+        chains.append(chain)
+    return chains
+
+
+@pytest.mark.parametrize("accept", FORMS)
+async def test_no_layer_is_on_the_stack_while_a_response_lasts(accept: str, runtime: FakeRuntime) -> None:
+    goes_on = asyncio.Event()
+
+    async def frames() -> AsyncIterator[bytes]:
+        yield b": ping\n\n"
+        await goes_on.wait()
+        for frame in FRAMES:
+            yield frame
+
+    runtime.frames = frames
+    async with (
+        served(application(runtime)) as port,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client,
+        client.stream("GET", EVENTS, headers={"Accept": accept}) as response,
+    ):
+        pieces = response.aiter_raw()
+        await anext(pieces)
+        held = [chain for chain in waits() if "Lasting.__call__" in chain]
+        goes_on.set()
+        rest = b"".join([piece async for piece in pieces])
+
+    assert rest
+    assert [chain[chain.index("Lasting.__call__") + 1] for chain in held] == ["Frames.__call__"]
+
+
+@pytest.mark.parametrize("accept", FORMS)
+async def test_the_line_of_a_response_that_lasts_tells_all_of_it(accept: str, runtime: FakeRuntime) -> None:
+    bound: list[dict[str, Any]] = []
+
+    async def frames() -> AsyncIterator[bytes]:
+        for frame in FRAMES:
+            bound.append(structlog.contextvars.get_contextvars())
+            yield frame
+
+    runtime.frames = frames
+    before = structlog.contextvars.get_contextvars()
+    with capture_logs() as lines:
+        async with client_of(application(runtime)) as client:
+            response = await client.get(EVENTS, headers={"X-Request-Id": "r-1", "Accept": accept})
+
+    told = {"event": "request", "method": "GET", "path": EVENTS, "status": 200, "whole": True}
+    assert lines == [IsPartialDict(**told, sent_bytes=len(response.content))]
+    assert response.headers["x-request-id"] == "r-1"
+    assert [ids["request_id"] for ids in bound] == ["r-1"] * len(FRAMES)
+    assert structlog.contextvars.get_contextvars() == before
+
+
+async def test_a_response_that_can_not_begin_gives_its_place_back(runtime: FakeRuntime) -> None:
+    app = application(runtime)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_: object) -> None:
+        message = "The socket is gone."
+        raise OSError(message)
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": "GET",
+        "path": EVENTS, "raw_path": EVENTS.encode(), "query_string": b"", "root_path": "", "headers": [],
+    }  # fmt: skip
+    with pytest.raises(CutResponseError):
+        await app(scope, receive, send)
+
+    assert len(app.state.door.readers) == 0
+
+
+async def test_frames_that_fail_to_close_cut_the_response_and_give_its_place_back(runtime: FakeRuntime) -> None:
+    class Stuck:
+        def __aiter__(self) -> "Stuck":
+            return self
+
+        async def __anext__(self) -> bytes:
+            raise StopAsyncIteration
+
+        async def aclose(self) -> None:
+            message = "a bug"
+            raise ValueError(message)
+
+    runtime.frames = Stuck
+    app = application(runtime)
+    with capture_logs() as lines:
+        async with client_of(app) as client:
+            await client.get(EVENTS)
+
+    assert [line["event"] for line in lines] == ["request.failed_after_start", "request"]
+    assert len(app.state.door.readers) == 0
