@@ -8,7 +8,7 @@ others, sends that when they are gone.
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import structlog
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problems import problem_response
 from app.domain.errors import InternalError, TooLargeError
+from app.domain.frozen import dataclass
 from app.domain.ids import fresh
 from app.observability.logging import bound
 

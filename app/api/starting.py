@@ -6,7 +6,6 @@ headers, one body, and the `Call` that is made of them.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from app.api.body import DoorRoute
 from app.domain.errors import AppError
+from app.domain.frozen import dataclass
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Fault = Mapping[str, Any]
