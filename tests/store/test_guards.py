@@ -18,6 +18,7 @@ from tests.kill_points import kill_points
 from tests.stage import running_stage
 
 ALL = ["idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout", "transaction_timeout"]
+KEEPALIVES = ["tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"]
 FIND = "SELECT stream.stream_id FROM streams stream WHERE stream.conversation = $1"
 STATES = "SELECT state, wait_event FROM pg_stat_activity WHERE pid = $1"
 
@@ -49,6 +50,8 @@ async def test_without_a_pooler_nothing_is_said_since_each_connection_sets_its_g
     async with store.transaction() as connection:
         found = await connection.execute(text("SELECT name FROM pg_settings WHERE setting = '0'"))
         assert not {*ALL} & {*found.scalars()}
+        asked = await connection.execute(text("SELECT name FROM pg_settings WHERE source = 'client'"))
+        assert {*KEEPALIVES} <= {*asked.scalars()}
     await store.close()
 
 
