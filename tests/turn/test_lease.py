@@ -1,6 +1,7 @@
 """The lease: when a process may act, and when it may judge others dead."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from app.domain.clock import SystemClock
 from app.domain.ids import fresh_uuid
 from app.domain.policy import LeasePolicy
 from app.store import replicas
@@ -15,8 +17,10 @@ from app.store.database import Database
 from app.streaming.ring import Ring, Rings
 from app.turn.orchestrator.lease import Lease
 from tests.databases import execute, rows
+from tests.stage import running_stage
 
 POLICY = LeasePolicy(renew=3.0, length=10.0)
+OLD_ENOUGH = "SELECT 1 WHERE pg_postmaster_start_time() < now() - interval '2 s'"
 
 
 class Watch:
@@ -62,6 +66,90 @@ async def test_past_its_own_deadline_a_process_waits_until_a_renewal_has_landed(
     async with asyncio.timeout(30):
         await waiting
     assert may_act(lease)
+
+
+async def test_the_deadline_is_counted_from_before_the_heartbeat_that_landed(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch()
+    lease = Lease(store, watch, POLICY, rings=Rings())
+    for name, beat in (("register", lease.start), ("renew", lease._renew)):
+        landing = getattr(replicas, name)
+
+        async def slow(*given: Any, landing: Any = landing) -> Any:
+            watch.seconds += 4
+            return await landing(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(replicas, name, slow)
+            await beat()
+        watch.seconds += 5.9
+        assert may_act(lease)
+        watch.seconds += 0.1
+        assert not may_act(lease)
+
+
+async def test_a_heartbeat_that_fails_breaks_the_contact(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = Lease(store, Watch(), LeasePolicy(renew=0.01, length=10.0), rings=Rings())
+    await lease.start()
+
+    def is_unbroken() -> bool:
+        return lease.contact_since is not None
+
+    async def fails() -> None:
+        raise ConnectionResetError
+
+    assert is_unbroken()
+
+    monkeypatch.setattr(lease, "_renew", fails)
+    renewing = asyncio.create_task(lease.run())
+    async with asyncio.timeout(30):
+        while is_unbroken():  # noqa: ASYNC110 - what the task notes
+            await asyncio.sleep(0.01)
+    renewing.cancel()
+
+
+async def test_a_heartbeat_waits_for_no_request_and_for_no_lock_longer_than_its_period(
+    store: Database, database: str
+) -> None:
+    lease = Lease(store, Watch(), LeasePolicy(renew=1.0, length=10.0), rings=Rings())
+    await lease.start()
+    async with store.transaction(), store.transaction():  # all connections that requests can have
+        await lease._renew()
+    async with store.transaction() as connection:
+        await connection.exec_driver_sql("SELECT 1 FROM replicas FOR UPDATE")
+        with pytest.raises(TimeoutError):
+            await lease._renew()
+
+
+async def test_only_a_process_in_unbroken_contact_marks_others_dead(database: str) -> None:
+    async with running_stage(database, lease_seconds=2.0, lease_renew_seconds=0.5) as stage:
+        stage.runtime._lifecycle._sweeping.cancel()
+        lease, takeover = stage.runtime._services.lease, stage.runtime._lifecycle._takeover
+        overdue = "INSERT INTO replicas (id, expires_at) VALUES (gen_random_uuid(), now() - interval '1 minute')"
+        await execute(database, overdue)
+
+        async def is_marked(since: float | None) -> bool:
+            lease.contact_since = since
+            await takeover.sweep(no_rerun)
+            return bool(await rows(database, "SELECT 1 FROM replicas WHERE dead"))
+
+        async with asyncio.timeout(30):
+            # A database that is younger than a lease marks nobody either.
+            while not await rows(database, OLD_ENOUGH):  # noqa: ASYNC110 - a state of the server
+                await asyncio.sleep(0.1)
+        assert not await is_marked(None)
+        assert await is_marked(0.0)
+
+
+def no_rerun(_: Any) -> Any:
+    raise AssertionError
+
+
+def test_deadlines_go_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {time.CLOCK_MONOTONIC: 1000.0, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC): 5000.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    assert SystemClock().boot_seconds() == 5000.0
 
 
 async def test_only_a_whole_lease_of_unbroken_contact_lets_a_process_judge_others(store: Database) -> None:
