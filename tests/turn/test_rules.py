@@ -16,9 +16,15 @@ from app.providers.scripted import Hold
 from app.store import retention
 from app.store.database import OutcomeUnknownError
 from app.turn.orchestrator.rerun import Rerun
-from tests.databases import rows
+from tests.databases import execute, rows
 from tests.stage import ADA, CHAT, Stage, one, result, running_stage, turn_input
 from tests.turn.pausing import by_results, codes, held, paused, scripted, status, until
+
+
+def put(table: str, column: str, path: str) -> str:
+    """Put 99 at a place in a JSON column: it is no version that is known, and it is true."""
+    return f"UPDATE {table} SET {column} = jsonb_set({column}::jsonb, '{{{path}}}', '99')::json"  # noqa: S608 - names of this module
+
 
 FENCE = "SELECT fence FROM conversations WHERE conversation_id = $1"
 
@@ -192,6 +198,50 @@ async def test_a_process_runs_no_more_operations_again_at_a_time_than_it_may(sha
             assert len(started) == expected
         attempts = await rows(shared_database, "SELECT attempt FROM inbound_messages ORDER BY attempt")
         assert [row["attempt"] for row in attempts] == [1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("unless", "again"),
+    [
+        ("SELECT 1", True),
+        ("UPDATE inbound_messages SET touched = true", False),
+        ("UPDATE inbound_messages SET attempt = 2", False),
+        (put("inbound_messages", "payload", "had_provider_keys"), False),
+        (put("pending_external_tool_requests", "snapshot", "terms,had_keys"), False),
+        (put("pending_external_tool_requests", "snapshot", "version"), False),
+    ],
+    ids=["untouched", "touched", "run twice", "keys of its own", "keys of its turn", "a newer snapshot"],
+)
+async def test_a_continuation_is_run_again_only_if_nothing_was_seen_of_it_and_all_it_needs_is_stored(
+    shared_database: str,
+    unless: str,
+    again: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async with running_stage(shared_database) as stage:
+        stage.runtime._lifecycle._sweeping.cancel()
+        pause = await paused(stage, "c1")
+        hold = Hold()
+        stage.provider.add([hold])
+        passing = asyncio.create_task(by_results(stage, pause, result("c1")))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        for task in list(stage.runtime._lifecycle.tasks._running):
+            task.cancel()
+        await until_idle(stage)
+        await rows(shared_database, "UPDATE conversations SET running_replica = $1", fresh_uuid())
+        await execute(shared_database, unless)
+        started: list[Rerun] = []
+
+        def start(rerun: Rerun) -> Again:
+            started.append(rerun)
+            stage.runtime._services.cancels.enter(rerun.entry.operation)
+            return Again()
+
+        assert await stage.runtime._lifecycle._takeover.sweep(start) == 1
+        assert len(started) == again
+        if again:
+            passing.cancel()
+        else:
+            assert "TURN_INTERRUPTED" in codes(await asyncio.wait_for(passing, 20))
 
 
 # What is erased -------------------------------------------------------------------------------------------------

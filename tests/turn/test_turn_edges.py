@@ -1,5 +1,6 @@
 """The corners of a turn's life: odd outputs, odd inputs, hosts that leave, and what is and is not stored then."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from app.domain.chunks import FinalResponseMarker, GmiChunk, GmiError, GmiOutput, TextDelta
 from app.domain.turn import Caller, TurnOptions
 from app.providers.scripted import Hold
+from app.streaming.tail import CutError
 from app.turn.gmi.base import GmiTurnInput
 from tests.gmi.rig import broken
 from tests.guardrails.leaks import tables
@@ -157,3 +159,14 @@ async def test_a_host_that_stops_reading_leaves_no_reader_behind_and_the_turn_en
     async for _ in frames:
         pass
     assert await stage.said() == [("user", "Hi."), ("assistant", "One two.")]
+
+
+async def test_at_a_drain_a_reader_in_the_process_is_cut_since_its_turn_goes_on_elsewhere(shared_database: str) -> None:
+    async with running_stage(shared_database) as stage:
+        hold = Hold()
+        stage.provider.add(["One ", hold, "two."])
+        playing = asyncio.create_task(stage.play("Hi."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        await stage.runtime.drain()
+        with pytest.raises(CutError):
+            await playing

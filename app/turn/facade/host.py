@@ -17,6 +17,7 @@ from app.turn.delivery import emitter
 from app.turn.facade.service import AgentRuntime
 
 Chunk = dict[str, Any]
+ID = b"id: "
 DATA = b"\ndata: "
 
 
@@ -69,7 +70,7 @@ class Host:
             return
         async for frames in await self._runtime.open_operation(started):
             for frame in split(frames):
-                if not frame.startswith(b":") and not is_end(frame):
+                if frame.startswith(ID) and not is_end(frame):
                     yield loads(frame[frame.index(DATA) + len(DATA) :])
 
 
