@@ -4,6 +4,7 @@ With a summary the messages are another matter, and are left to `conversation.hi
 """
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +21,19 @@ SELECT json_build_array({", ".join(messages.TOLD)}) AS told FROM messages
 WHERE conversation = :conversation::uuid AND NOT not_sent AND role NOT IN ({", ".join(map(repr, sorted(NEVER_SENT)))})
     AND NOT EXISTS (SELECT FROM summary WHERE text <> '')
 """  # noqa: S608 - put together of constants
-_READ: Final = Statement(f"""
+_WAYS: Final = 64
+"""How many statements are kept: one for each pair of limits that personas and settings have."""
+
+
+@lru_cache(_WAYS)
+def _reading(oldest: int | None, newest: int) -> Statement:
+    """Give the statement, with its limits written into it.
+
+    With parameters a plan that is kept would count on a tenth of a conversation, and where conversations are long each
+    turn would be planned anew, which takes longer than the reading.
+    """
+    first = "ALL" if oldest is None else oldest + 1  # one more, to tell whether a round goes on
+    return Statement(f"""
 WITH summary AS (
     SELECT conversation, version, text, memory, covers, message_count, head, at_limit, failures, failed, made_at
     FROM rolling_summaries WHERE conversation = :conversation::uuid
@@ -34,13 +47,13 @@ SELECT
                 AND session_id = :session_id::text
         ) AS kept
     ) AS session,
-    (SELECT json_agg(told) FROM ({_SENDABLE} ORDER BY position LIMIT :oldest::bigint) AS found) AS oldest,
+    (SELECT json_agg(told) FROM ({_SENDABLE} ORDER BY position LIMIT {first}) AS found) AS oldest,
     (
         SELECT json_agg(told) FROM (
             {_SENDABLE} AND role = 'summary' ORDER BY position DESC LIMIT 1
         ) AS found
     ) AS summaries,
-    (SELECT json_agg(told) FROM ({_SENDABLE} ORDER BY position DESC LIMIT :newest::bigint) AS found) AS newest
+    (SELECT json_agg(told) FROM ({_SENDABLE} ORDER BY position DESC LIMIT {newest}) AS found) AS newest
 """)  # noqa: S608 - put together of constants
 
 
@@ -62,10 +75,8 @@ async def read(
         "organization_id": key.organization_id,
         "user_id": key.user_id,
         "session_id": key.session_id,
-        "oldest": None if oldest is None else oldest + 1,
-        "newest": newest,
     }
-    row = await _READ.first(connection, values)
+    row = await _reading(oldest, newest).first(connection, values)
     summary, edges = row["summary"], None
     if not (summary and summary["text"]):
         first = await messages.whole_at_end(connection, conversation, _entries(row["oldest"]), limit=oldest)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from app.conversation.covered import Covered
-from app.conversation.history import LONGEST_UNCOVERED, Summary, arranged, read
+from app.conversation.history import LONGEST_UNCOVERED, Summary, arranged, in_order, reach, read
 from app.conversation.rounds import blocks
 from app.domain.ids import fresh_uuid
 from app.domain.messages import Entry, Message, ToolCall
 from app.domain.policy import HistoryPolicy
+from app.domain.session import SessionKey
 from app.domain.views import MessageView
-from app.store import messages
+from app.store import messages, starts
 from app.store.database import Connection, Database
 from app.store.messages import NewMessage
 from tests.conversation.histories import entries_of, stored
@@ -93,6 +94,27 @@ async def test_a_turn_on_a_hundred_thousand_messages_reads_few_rows(shared_datab
     await store.close()
     assert len(reads[0]) <= policy.limit + policy.head + 5
     assert touched <= TIMES * 2 * policy.limit
+
+
+async def test_what_a_turn_starts_from_is_planned_for_good_however_long_conversations_are(shared_database: str) -> None:
+    async with talking(shared_database) as stage:
+        await has_said(stage, *said(2))
+    await _lengthen(shared_database)
+    store = Database(shared_database, pool_size=2)
+    oldest, newest = reach(HistoryPolicy())
+    async with store.transaction() as connection:
+        found = [
+            await starts.read(connection, CONVERSATION, SessionKey.of(ADA, CHAT), oldest=oldest, newest=newest)
+            for _ in range(TIMES)
+        ]
+        of_a_plan, planned = await connection.driver.fetchrow(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, $1) > 0",
+            "json_agg(told)",
+        )
+    await store.close()
+    told = arranged(in_order(found[-1].edges or ()), None, HistoryPolicy())
+    assert [message.content for message in told[:3]] == ["m1", "m2", "m99903"]
+    assert (of_a_plan, planned) == (TIMES - 5, 5)
 
 
 async def test_a_rolling_summary_that_is_new_in_a_very_long_conversation_tells_a_bounded_number_of_messages(
