@@ -65,4 +65,5 @@ def install(app: FastAPI, policy: DoorPolicy) -> None:
             expose_headers=EXPOSED_HEADERS,
             max_age=600,
         )
-    app.middleware_stack = Lasting(app.build_middleware_stack())
+    layers = app.build_middleware_stack
+    app.build_middleware_stack = lambda: Lasting(layers())  # type: ignore[method-assign]

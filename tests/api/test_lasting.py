@@ -9,6 +9,7 @@ import httpx
 import pytest
 import structlog
 from dirty_equals import IsPartialDict
+from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.api.middleware import CutResponseError
@@ -78,6 +79,26 @@ async def test_the_line_of_a_response_that_lasts_tells_all_of_it(accept: str, ru
     assert response.headers["x-request-id"] == "r-1"
     assert [ids["request_id"] for ids in bound] == ["r-1"] * len(FRAMES)
     assert structlog.contextvars.get_contextvars() == before
+
+
+async def test_a_layer_that_is_added_later_is_inside_too(runtime: FakeRuntime) -> None:
+    app = application(runtime)
+    passed: list[str] = []
+
+    class Later:
+        def __init__(self, app: ASGIApp) -> None:
+            self._app = app
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await self._app(scope, receive, send)
+            passed.append(scope["path"])
+
+    app.add_middleware(Later)
+    async with client_of(app) as client:
+        response = await client.get(EVENTS)
+
+    assert response.content == b"".join(FRAMES)
+    assert passed == [EVENTS]
 
 
 async def test_a_response_that_can_not_begin_gives_its_place_back(runtime: FakeRuntime) -> None:
