@@ -61,7 +61,7 @@ class HttpProvider:
         key = request.api_key or self._api_key
         secrets = secrets_of(key, self._api_key, *self._headers.values(), *request.extra_headers.values())
         own = only_own(request.messages, self.name, request.model)
-        asked = replace(request, messages=own)
+        asked = request if own is request.messages else replace(request, messages=own)
         body, reply = self._dialect.body(asked), Reply()
         while True:
             for path in self._refused.get(request.model, ()):

@@ -54,7 +54,12 @@ def text_of_blocks(message: Message) -> str:
 
 
 def only_own(messages: tuple[Message, ...], provider: str, model: str) -> tuple[Message, ...]:
-    """Take the reasoning of other models out of the messages: it is refused, or read as this model's own."""
+    """Take the reasoning of other models out of the messages: it is refused, or read as this model's own.
+
+    Where there is no reasoning at all, the same tuple comes back.
+    """
+    if not any(REASONING_KEY in message.metadata for message in messages if message.metadata):
+        return messages
     return tuple(_only_own(message, provider, model) for message in messages)
 
 

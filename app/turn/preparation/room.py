@@ -56,4 +56,5 @@ def room_of(draft: TurnDraft, services: PhaseServices) -> Room:
 def check_input(draft: TurnDraft, services: PhaseServices) -> None:
     """Raise TooLargeError when the input alone does not fit; nothing is stored then."""
     _, _, new = draft.chosen()
-    room_of(draft, services).check([new.message], "The input")
+    draft.room = room_of(draft, services)
+    draft.room.check([new.message], "The input")

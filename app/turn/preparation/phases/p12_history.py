@@ -34,7 +34,7 @@ async def run(draft: TurnDraft, services: PhaseServices) -> None:
     if wants(draft.chosen()[0]):
         await notice(draft, services)
     await gather(draft, services)
-    room = room_of(draft, services)
+    room = draft.room or room_of(draft, services)  # what the prompt takes of it is counted when it is written
     if room.counter.exact:
         # A tokenizer takes its time and remembers what it counted; other streams go on meanwhile.
         await asyncio.to_thread(_counted, draft, room, kept)
