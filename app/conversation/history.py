@@ -92,7 +92,10 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
-    """Give how many messages of either end are needed where no summary is told; None is all."""
+    """Give how many messages of either end are needed where no summary is told; None is all.
+
+    Besides, a summary is that stands right behind the first ones, since a round may make the head longer.
+    """
     if policy.limit == 0:
         return None, 0
     # One more than the head, since a summary may stand right behind it; two more at the end, for two summaries.
@@ -101,7 +104,7 @@ def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
 
 async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[Entry]:
     first, last = reach(policy)
-    found = await messages.oldest(connection, conversation, limit=first)
+    found = await messages.oldest(connection, conversation, limit=first, and_summary=True)
     if first is not None:
         found += await messages.last_summary(connection, conversation)
         found += await messages.newest(connection, conversation, limit=last)
@@ -125,6 +128,8 @@ async def _around(connection: Connection, conversation: UUID, summary: Summary, 
         return found + await messages.oldest(connection, conversation, after=covered.last)
     if summary.at_limit and policy.head:
         # The first messages of the conversation may reach behind what the summary covers.
-        found += await messages.oldest(connection, conversation, after=covered.last, limit=policy.head)
+        found += await messages.oldest(
+            connection, conversation, after=covered.last, limit=policy.head, and_summary=True
+        )
     found += await messages.last_summary(connection, conversation)
     return found + await messages.newest(connection, conversation, after=covered.last, limit=limit + 2)

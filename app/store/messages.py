@@ -124,12 +124,21 @@ def _sendable(conversation: UUID, after: int, before: int | None) -> Select[Any]
 
 
 async def oldest(
-    connection: Connection, conversation: UUID, *, after: int = 0, before: int | None = None, limit: int | None = None
+    connection: Connection,
+    conversation: UUID,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int | None = None,
+    and_summary: bool = False,
 ) -> list[Entry]:
-    """Give the first messages between two positions that may be sent; a round at the limit's edge is whole."""
+    """Give the first messages between two positions that may be sent; a round at the limit's edge is whole.
+
+    With `and_summary` a summary that stands right behind those is given as well.
+    """
     query = _sendable(conversation, after, before).order_by(_row.position)
-    found = [entry_of(row) for row in await connection.execute(query.limit(limit + 1 if limit else None))]
-    return await whole_at_end(connection, conversation, found, limit=limit, before=before)
+    found = [entry_of(row) for row in await connection.execute(query.limit(None if limit is None else limit + 1))]
+    return await whole_at_end(connection, conversation, found, limit=limit, before=before, and_summary=and_summary)
 
 
 async def whole_at_end(
@@ -139,16 +148,21 @@ async def whole_at_end(
     *,
     limit: int | None,
     before: int | None = None,
+    and_summary: bool = False,
 ) -> list[Entry]:
-    """Give `limit` of the messages and the rest of their last round; `found` has one more, to tell if there is any."""
-    if not limit or len(found) <= limit:
+    """Give `limit` of the messages, the rest of their last round, and with `and_summary` the summary right behind them.
+
+    `found` has one more than the limit, to tell if there is any.
+    """
+    if limit is None or len(found) <= limit:
         return found
     following, found = found[limit:], found[:limit]
-    while following and following[0].message.role == "tool":
-        answers = list(takewhile(lambda entry: entry.message.role == "tool", following))
+    while following:
+        answers = list(takewhile(lambda entry: entry.message.role == "tool", following)) if found else []
         found += answers
         if len(answers) < len(following):
-            break
+            behind = following[len(answers)]
+            return [*found, behind] if and_summary and behind.message.role == "summary" else found
         query = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
         following = [entry_of(row) for row in await connection.execute(query)]
     return found

@@ -79,8 +79,8 @@ async def read(
     row = await _reading(oldest, newest).first(connection, values)
     summary, edges = row["summary"], None
     if not (summary and summary["text"]):
-        first = await messages.whole_at_end(connection, conversation, _entries(row["oldest"]), limit=oldest)
-        last = _entries(row["newest"])[::-1]
+        first, last = _entries(row["oldest"]), _entries(row["newest"])[::-1]
+        first = await messages.whole_at_end(connection, conversation, first, limit=oldest, and_summary=True)
         last = await messages.whole_at_start(connection, conversation, last, limit=newest)
         edges = (*first, *_entries(row["summaries"]), *last)
     return Start(_summary(summary, conversation), sessions.state_of(row["session"]), edges)

@@ -17,8 +17,8 @@ from app.domain.session import SessionKey
 from app.domain.views import MessageView
 from app.store import messages, starts
 from app.store.database import Connection, Database
-from app.store.messages import NewMessage
-from tests.conversation.histories import entries_of, stored
+from app.store.messages import EDGE, NewMessage
+from tests.conversation.histories import entries_of, round_of, stored
 from tests.conversation.talking import CONVERSATION, add, has_said, last_told, said, talking
 from tests.databases import rows
 from tests.requirements import requirement
@@ -60,6 +60,24 @@ async def test_a_bounded_read_tells_what_reading_everything_would_tell(
             found = await read(connection, key, summary, policy)
             assert arranged(found, summary, policy) == arranged(entries, summary, policy)
     await store.close()
+
+
+@pytest.mark.parametrize("calls", [1, EDGE + 3])
+async def test_a_summary_right_behind_a_head_that_a_round_makes_longer_is_read(
+    shared_database: str, calls: int
+) -> None:
+    past = [Message("user", "m1"), *round_of("c", calls), Message("summary", "s1"), *said(20), Message("summary", "s2")]
+    policy, store, key = HistoryPolicy(limit=5, head=2), Database(shared_database, pool_size=2), fresh_uuid()
+    async with store.transaction() as connection:
+        await _make(connection, key, past)
+        found = await read(connection, key, None, policy)
+        first, last = reach(policy)
+        started = await starts.read(connection, key, SessionKey.of(ADA, CHAT), oldest=first, newest=last)
+    await store.close()
+    told = arranged(entries_of(past), None, policy)
+    assert "s1" in [message.content for message in told]
+    assert arranged(found, None, policy) == told
+    assert arranged(in_order(started.edges or ()), None, policy) == told
 
 
 async def _make(connection: Connection, key: object, past: Sequence[Message]) -> None:
