@@ -132,6 +132,8 @@ def _usual(chunk: bytes, limit: int) -> list[RawEvent] | None:
     """
     if chunk[-2:] != b"\n\n" or b"\r" in chunk or len(chunk) > limit:
         return None
+    if chunk[:6] == b"data: " and chunk[6:7] > b" " and chunk.count(b"\n") == 2:  # noqa: PLR2004 - one line, one end
+        return [("", chunk[6:-2])]
     events: list[RawEvent] = []
     for lines in chunk[:-2].split(b"\n\n"):
         name, data = "", lines

@@ -98,18 +98,18 @@ class StreamingManager:
 
     def __init__(self) -> None:
         """Start with none."""
-        self._facade: dict[UUID, AsyncStreamClientBridge[Any]] = {}
+        self._facade: dict[object, AsyncStreamClientBridge[Any]] = {}
         self._observers: dict[UUID, list[AsyncStreamClientBridge[StreamChunk]]] = {}
 
     @contextmanager
-    def reading(self, operation: UUID, bridge: AsyncStreamClientBridge[Any]) -> Iterator[None]:
-        """Register the client through which the facade reads an operation back, while the context is open."""
-        self._facade[operation] = bridge
+    def reading(self, run: object, bridge: AsyncStreamClientBridge[Any]) -> Iterator[None]:
+        """Register the client through which the facade reads a run of an operation back, while the context is open."""
+        self._facade[run] = bridge
         try:
             yield
         finally:
             bridge.close()
-            del self._facade[operation]
+            del self._facade[run]
 
     @asynccontextmanager
     async def observing(self, conversation: UUID) -> AsyncIterator[AsyncStreamClientBridge[StreamChunk]]:
@@ -124,18 +124,19 @@ class StreamingManager:
             if not observers:
                 self._observers.pop(conversation, None)
 
-    def clients(self, operation: UUID, conversation: UUID) -> list[AsyncStreamClientBridge[Any]]:
-        """Give the clients of an operation."""
-        own = self._facade.get(operation)
-        observers = self._observers.get(conversation, ())
-        return [*observers] if own is None else [own, *observers]
+    def push(self, run: object, conversation: UUID, said: Said) -> None:
+        """Hand what a run of an operation says to every client of it."""
+        own = self._facade.get(run)
+        if own is not None:
+            own.hand(said)
+        if self._observers:
+            for bridge in self._observers.get(conversation, ()):
+                bridge.hand(said)
 
-    def push(self, operation: UUID, conversation: UUID, said: Said) -> None:
-        """Hand what an operation says to every client of it."""
-        for bridge in self.clients(operation, conversation):
-            bridge.hand(said)
-
-    def end(self, operation: UUID, conversation: UUID) -> None:
+    def end(self, run: object, conversation: UUID) -> None:
         """Tell every client that the operation says no more."""
-        for bridge in self.clients(operation, conversation):
+        own = self._facade.get(run)
+        if own is not None:
+            own.close()
+        for bridge in self._observers.get(conversation, ()):
             bridge.close()

@@ -136,6 +136,8 @@ class Step:
 
     def _chunks(self, event: GatewayEvent) -> list[GmiChunk]:
         match event:
+            case TextPiece():
+                return self._told(event)
             case Serving(number, provider, model):
                 self.hop = Hop(number, provider, model)
                 self.reasoning = ReasoningKeeper(provider, model)

@@ -4,11 +4,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from uuid import UUID
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
-from app.domain.ids import fresh, fresh_uuid
+from app.domain.ids import fresh
 from app.domain.messages import Message
 from app.domain.outcomes import Ended
 from app.domain.tools import ToolResult
@@ -195,7 +194,7 @@ def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[N
 class Saying:
     """An operation as the facade's client drives it: what it says next goes to the streaming manager (R242)."""
 
-    def __init__(self, operation: Operation, emissions: AsyncIterator[Emission], run: UUID) -> None:
+    def __init__(self, operation: Operation, emissions: AsyncIterator[Emission], run: object) -> None:
         """Nothing is said before the client is read. `run` names this run of the operation."""
         self._manager = operation.services.streaming
         self._named = (run, operation.conversation)
@@ -222,7 +221,7 @@ async def read_back(
 ) -> AsyncIterator[AsyncStreamClientBridge[Emission]]:
     """Give the client through which the facade reads an operation; it is one of the stream's clients (R243)."""
     # An operation that this process has lost may run here again before its lost run has ended: each has its own client.
-    run = fresh_uuid()
+    run = object()
     bridge = AsyncStreamClientBridge[Emission](lambda said: (said,), Saying(operation, emissions, run))
     with operation.services.streaming.reading(run, bridge):
         try:
