@@ -244,7 +244,7 @@ def _runtime(settings: Settings, services: Services, overrides: SessionOverrides
         services.rings,
         services.wakeups,
         heartbeat=settings.heartbeat_seconds,
-        may_send=lambda: lease.is_fresh,
+        may_send=lease.holds,
     )
     keep, faded = timedelta(hours=settings.event_retention_hours), timedelta(days=settings.faded_memory_days)
     retention = Retention(services.database, keep=keep, faded=faded)

@@ -30,11 +30,6 @@ class Patience:
         self._due = due
         return self
 
-    @property
-    def due(self) -> float:
-        """When the wait of this moment is late. `until` may put it off while the wait lasts."""
-        return self._due
-
     def close(self) -> None:
         """Disarm the timer."""
         if self._timer is not None:

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from uuid import UUID
 
 from app.domain.chunks import StreamChunk
@@ -46,8 +46,8 @@ class AsyncStreamClientBridge(Generic[T]):
     others wait for it.
     """
 
-    def __init__(self, takes: Callable[[Any], Iterable[T]], feed: Feed | None = None) -> None:
-        """`takes` tells what of the things that are said the client gets."""
+    def __init__(self, takes: Callable[[Any], Iterable[T]] | None = None, feed: Feed | None = None) -> None:
+        """`takes` tells what of the things that are said the client gets: without it, all as they are."""
         self._takes = takes
         self._feed = feed
         self._items: deque[T] = deque()
@@ -58,7 +58,10 @@ class AsyncStreamClientBridge(Generic[T]):
         """Take what is said; a client with too much that is unread is closed, so that it holds up nobody."""
         if self.closed:
             return
-        self._items.extend(self._takes(said))
+        if self._takes is None:
+            self._items.append(cast("T", said))
+        else:
+            self._items.extend(self._takes(said))
         if self._feed is None:
             self._some.set()
         if len(self._items) >= MOST_WAITING:

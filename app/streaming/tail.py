@@ -6,7 +6,6 @@ waits, and its heartbeats go on.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from time import perf_counter
@@ -192,7 +191,7 @@ class Tail:
         """Wait until there may be more, or a heartbeat is due; gives the cursor behind what has passed meanwhile."""
         if self._cut:
             raise CutError
-        with suppress(TimeoutError), passing.patience:
+        with suppress(TimeoutError), passing.waiting():
             if ring is None or ring.lost or ring.closed:
                 await watch.since(seen, POLL_SECONDS)
             else:
@@ -210,7 +209,7 @@ class _Passing:
     `n` is the number of the last frame that has passed.
     """
 
-    __slots__ = ("_heartbeat", "_last", "_may_send", "_now", "n", "outlet", "patience")
+    __slots__ = ("_heartbeat", "_may_send", "_sent_at", "n", "outlet", "patience")
 
     def __init__(self, outlet: Outlet, may_send: Callable[[], bool], patience: Patience, heartbeat: float) -> None:
         self.outlet = outlet
@@ -218,9 +217,7 @@ class _Passing:
         self.n = 0
         self._may_send = may_send
         self._heartbeat = heartbeat
-        self._now = asyncio.get_running_loop().time
-        self._last = -math.inf
-        self.sent()
+        self._sent_at = perf_counter()
 
     def __call__(self, frame: bytes) -> bool:
         """See `Taker`: what comes close behind is left to the reader, and so is what this process may not send.
@@ -228,21 +225,24 @@ class _Passing:
         The reader looks at what is stored, and sends all that there is in one write.
         """
         said_at = perf_counter()
-        if said_at - self._last < CLOSE_SECONDS or not self._may_send():
+        if said_at - self._sent_at < CLOSE_SECONDS or not self._may_send():
             return False
-        self._last = said_at
+        self._sent_at = said_at
         self.n += 1
-        self.sent()
         return self.outlet.write(frame)
 
     def sent(self) -> None:
         """Put the heartbeat off."""
-        self.patience.until(self._now() + self._heartbeat)
+        self._sent_at = perf_counter()
 
     @property
     def seconds_left(self) -> float:
         """Give the seconds until the heartbeat is due."""
-        return self.patience.due - self._now()
+        return self._sent_at + self._heartbeat - perf_counter()
+
+    def waiting(self) -> Patience:
+        """Give the context of a wait until then."""
+        return self.patience.until(asyncio.get_running_loop().time() + self.seconds_left)
 
 
 def _behind(stored: list[Stored], cursor: Cursor) -> Iterator[bytes]:

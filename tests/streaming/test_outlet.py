@@ -18,6 +18,13 @@ def waiting(running: Running) -> int:
     return len(running.ring._takers) + len(running.ring._bell)
 
 
+def passing_of(running: Running) -> _Passing:
+    """Give what lets frames pass to the one reader."""
+    (passing,) = running.ring._takers
+    assert isinstance(passing, _Passing)
+    return passing
+
+
 async def serving(running: Running, socket: Socket, readers: int = 1) -> asyncio.Task[None]:
     """Serve a reader that has all there is, which is so far nothing."""
     task = asyncio.create_task(socket.serve(running.process.reader(running)))
@@ -48,6 +55,7 @@ async def test_frames_that_come_close_behind_another_go_out_together(
     monkeypatch.setattr(tail, "CLOSE_SECONDS", 3600.0)
     running, socket = await process.begin(), Socket()
     reading = await serving(running, socket)
+    passing_of(running)._sent_at -= 7200
     running.say("a", "b", "c", "d")
     assert len(socket.taken) == 1
     await until(lambda: len(socket.frames) == 4)
@@ -112,9 +120,9 @@ async def test_a_process_without_its_lease_lets_nothing_pass(process: Process) -
 async def test_what_passes_puts_the_heartbeat_off(process: Process) -> None:
     running, socket = await process.begin(), Socket()
     reading = await serving(running, socket)
-    (passing,) = running.ring._takers
-    assert isinstance(passing, _Passing)
-    passing.patience.until(0)
+    passing = passing_of(running)
+    passing._sent_at -= 3600
+    assert passing.seconds_left < 0
     running.say("a")
     assert passing.seconds_left > 0
     await running.end()

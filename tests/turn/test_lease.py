@@ -51,7 +51,7 @@ async def leased(store: Database) -> tuple[Lease, Watch]:
 
 
 def may_act(lease: Lease) -> bool:
-    return lease.is_fresh
+    return lease.holds()
 
 
 async def test_past_its_own_deadline_a_process_waits_until_a_renewal_has_landed(store: Database) -> None:

@@ -76,7 +76,7 @@ class Lifecycle:
         """Give the checks by name."""
         return {
             "accepting": self._open,
-            "lease": self._services.lease.is_fresh,
+            "lease": self._services.lease.holds(),
             "database": await self._services.database.ping(),
         }
 

@@ -222,7 +222,7 @@ async def read_back(
     """Give the client through which the facade reads an operation; it is one of the stream's clients (R243)."""
     # An operation that this process has lost may run here again before its lost run has ended: each has its own client.
     run = object()
-    bridge = AsyncStreamClientBridge[Emission](lambda said: (said,), Saying(operation, emissions, run))
+    bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, emissions, run))
     with operation.services.streaming.reading(run, bridge):
         try:
             yield bridge

@@ -64,21 +64,20 @@ class Lease:
         """Tell whether that id is no longer this process's."""
         return replica != self.id
 
-    @property
-    def is_fresh(self) -> bool:
+    def holds(self) -> bool:
         """Tell whether this process may act: its last renewal is young enough."""
         return self._clock.boot_seconds() < self._deadline
 
     async def until_fresh(self) -> None:
         """Wait until a renewal has landed."""
-        while not self.is_fresh:
+        while not self.holds():
             self._landed.clear()
             await self._landed.wait()
 
     def may_take_over(self) -> bool:
         """Tell whether this process has been in unbroken contact with the database for a whole lease."""
         since = self.contact_since
-        return since is not None and self.is_fresh and self._clock.boot_seconds() - since >= self._policy.length
+        return since is not None and self.holds() and self._clock.boot_seconds() - since >= self._policy.length
 
     async def leave(self) -> None:
         """Stop living, so that others may take over at once what this process still runs."""

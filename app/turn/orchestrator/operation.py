@@ -302,12 +302,12 @@ class Operation:
     def goes_on(self) -> bool:
         """Tell whether this process may act and the ring has room; if not, `may_go_on` waits for it, or says why."""
         ring = self.ring
-        return self.services.lease.is_fresh and (ring is None or (ring.has_room and not ring.lost))
+        return self.services.lease.holds() and (ring is None or (ring.has_room and not ring.lost))
 
     async def may_go_on(self) -> None:
         """Wait until this process may act and the ring has room; LostFenceError when the operation is not ours."""
         lease, ring = self.services.lease, self.ring
-        if not lease.is_fresh:
+        if not lease.holds():
             await lease.until_fresh()
         if ring is not None:
             if not ring.has_room:
