@@ -14,10 +14,11 @@ from app.guardrails.registry import Guards
 from app.providers.errors import failure
 from app.providers.scripted import Hold, ScriptedProvider, call
 from app.turn.orchestrator.partial import UnjudgedError, judged_partial
-from tests.databases import rows
+from tests.databases import execute, rows
 from tests.guardrails.acting import ALLOW, Acting, Hanging, OutputOnly, blocks, breaks, replaces, says
 from tests.guardrails.leaks import places, readable, replay
 from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, turn_input
+from tests.turn.test_setbacks import BROKEN
 
 WORD = "xylograph"
 CLEAN = "The picture is"
@@ -175,6 +176,24 @@ async def test_text_of_a_failed_turn_stays_in_the_log_only_if_it_passes(shared_d
             assert (WORD not in again) == gone
 
 
+async def test_a_block_that_can_not_be_stored_leaves_no_text_either(database: str) -> None:
+    """The turn fails then, and its failure is stored; what it had said is judged once more."""
+    tells_of_the_block = "position('NOT_THAT'::bytea in NEW.frames) > 0"
+    await execute(database, BROKEN.format(code="P0001", what="INSERT ON stream_events", when=tells_of_the_block))
+    async with running_stage(database, guards=Guards([OutputOnly(blocks(WORD), "g")])) as stage:
+        async with writing(stage, Hold()) as started:
+            assert WORD[:4] in await stored(database)
+        await closed(stage, started.stream_id)
+        view = await stage.runtime.stream_state(ADA, started.stream_id)
+        assert (view.error or {})["code"] == "SYS_INTERNAL_SERVER_ERROR"
+        assert WORD[:4] not in await stored(database)
+
+
+async def stored(database: str) -> str:
+    """Give all frames that are stored."""
+    return "".join(row["frames"].decode() for row in await rows(database, "SELECT frames FROM stream_events"))
+
+
 async def test_more_text_than_was_judged_is_judged_again(shared_database: str) -> None:
     guards = Guards([OutputOnly(says(ALLOW), "g")])
     async with running_stage(shared_database, guards=guards) as stage, writing(stage, Hold()):
@@ -227,3 +246,5 @@ async def test_what_is_told_in_place_of_a_text_before_a_request_stays_in_the_log
         again = await replay(stage, chunks[-1]["stream_id"])
         assert f'"text_delta":"{CLEAN}"' in again
         assert again.count('"redacted":true') == 2
+        # Neither the pause nor its snapshot nor the request has what the model wrote.
+        assert places(await readable(stage, [chunks[-1]["stream_id"]]), WORD, "xylo") == []
