@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.errors import GuardrailMissingError
 from app.domain.turn import StreamStatus, TurnOptions
 from app.domain.views import Started
 from app.guardrails.base import Evaluation, GuardConfig
@@ -204,6 +205,26 @@ async def test_more_text_than_was_judged_is_judged_again(shared_database: str) -
         assert judged.of("The xylograph is") == "The xylograph is"
         with pytest.raises(UnjudgedError):
             judged.of("The xylograph is old")
+
+
+@pytest.mark.parametrize("why", ["it does not answer", "a required guard is missing"])
+async def test_a_takeover_that_gets_no_verdict_keeps_no_text(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    def missing(*_: Any) -> None:
+        raise GuardrailMissingError
+
+    guards = Guards([Hanging(says(ALLOW), "g")])
+    async with running_stage(shared_database) as first, writing(first, Hold()):
+        async with running_stage(shared_database, guards=guards) as second:
+            if why == "it does not answer":
+                monkeypatch.setattr("app.turn.orchestrator.partial.JUDGING_SECONDS", 0.05)
+            else:
+                monkeypatch.setattr(guards, "active", missing)
+            [row] = await rows(shared_database, "SELECT id, running_operation FROM conversations")
+            judged = await judged_partial(second.runtime._services, row["id"], row["running_operation"])
+        assert judged is not None
+        assert judged.of("The xylograph is") == ""
 
 
 async def test_readers_who_come_after_the_verdict_find_the_same_ids_without_the_text(shared_database: str) -> None:
