@@ -13,7 +13,7 @@ from app.domain.errors import ConversationBusyError, NotFoundError
 from app.domain.ids import fresh, fresh_uuid, row_key, stream_id_for
 from app.domain.messages import Message
 from app.domain.turn import Caller, OperationKind
-from app.store import acceptance, claims, replicas
+from app.store import acceptance, claims, inbound, replicas
 from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection, Database
 from app.store.inbound import InboundRecord
@@ -171,3 +171,48 @@ async def test_who_wants_a_conversation_that_is_in_use_or_anothers_is_told_so(
         with pytest.raises(NotFoundError):
             await taken(store, replace(claim_of(own), caller=Caller("bob")), create=create)
         assert await taken(store, claim_of(own), create=create) > fence
+
+
+@pytest.mark.parametrize(("lease", "dead", "goes_first"), [(60, False, True), (60, True, False), (-60, False, False)])
+async def test_a_waiter_goes_first_as_long_as_its_process_lives(
+    database: str,
+    lease: int,
+    dead: bool,  # noqa: FBT001 - a parameter of the test
+    goes_first: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async with replica(database) as (store, own):
+        await taken(store, claim_of(own), create=True)
+        other, waits = fresh_uuid(), []
+        async with store.transaction() as connection:
+            await left_idle(connection)
+            await replicas.register(connection, other, timedelta(seconds=lease))
+            if dead:
+                await replicas.leave(connection, other)
+            for process in (other, own):
+                entry = InboundRecord(
+                    KEY, fresh_uuid(), OperationKind.TURN, "waiting", f"st_{process.hex}", "turn", 0, 1,
+                    touched=False, pause_id=None, payload={},
+                )  # fmt: skip
+                place = await inbound.enqueue(connection, entry, replica=process, at_head=False, longest=9)
+                assert place is not None
+                waits.append((entry.operation, place))
+            operation, place = waits[-1]
+            assert await inbound.is_next(connection, KEY, operation, place) is not goes_first
+        claim = replace(claim_of(own), operation=operation, place=place)
+        if goes_first:
+            with pytest.raises(ConversationBusyError):
+                await taken(store, claim, create=True)
+        else:
+            assert await taken(store, claim, create=True)
+
+
+async def test_a_cancel_hits_what_runs_on_the_stream_that_it_names(database: str) -> None:
+    async with replica(database) as (store, own):
+        running = claim_of(own)
+        await taken(store, running, create=True)
+        async with store.transaction() as connection:
+            assert await claims.ask_to_cancel(connection, KEY, stream_id="another") is None
+            assert await claims.to_cancel(connection, own) == []
+            found = await claims.ask_to_cancel(connection, KEY, stream_id=running.stream_id)
+            assert await claims.to_cancel(connection, fresh_uuid()) == []
+            assert await claims.to_cancel(connection, own) == [found]
