@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.conversation.rounds import Block, blocks
-from app.conversation.tokens import TokenCounter, message_tokens, messages_tokens
+from app.conversation.tokens import TokenCounter, message_tokens, messages_tokens, surely_fit
 from app.conversation.valid import OPENING, SUMMARY_SOURCE, Repaired, valid
 from app.domain.errors import TooLargeError
 from app.domain.frozen import dataclass
@@ -29,7 +29,8 @@ class Room:
 
     def check(self, messages: Sequence[Message], what: str, *, slack: int = 0) -> None:
         """Raise TooLargeError, which names the sizes, unless the messages fit; `slack` may be used besides."""
-        self.check_size(messages_tokens(messages, self.counter), what, slack=slack)
+        if not surely_fit(messages, self.counter, self.budget + slack):
+            self.check_size(messages_tokens(messages, self.counter), what, slack=slack)
 
     def check_size(self, size: int, what: str, *, slack: int = 0) -> None:
         """Raise the same for messages that were counted already."""

@@ -6,9 +6,12 @@ from typing import Any, Final, Protocol
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message
 from app.domain.tools import ToolSpec
-from app.providers.reasoning import text_of_blocks
+from app.providers.reasoning import REASONING_KEY, text_of_blocks
 
 _DIGITS: Final = b"0123456789"
+_MOST: Final = 2
+"""More than what the estimate takes for any character."""
+
 _PER_MESSAGE: Final = 4
 _PER_CALL: Final = 8
 _PER_TOOL: Final = 12
@@ -79,6 +82,19 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 def messages_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
     """Count messages."""
     return sum(message_tokens(message, counter) for message in messages)
+
+
+def surely_fit(messages: Iterable[Message], counter: TokenCounter, budget: int) -> bool:
+    """Tell whether an estimate of the messages can't be above the budget, by their lengths alone; no may mean yes."""
+    if counter.exact:
+        return False
+    total = 0
+    for message in messages:
+        content = message.content or ""
+        if not isinstance(content, str) or message.tool_calls or REASONING_KEY in (message.metadata or ()):
+            return False
+        total += _PER_MESSAGE + 1 + _MOST * len(content)
+    return total <= budget
 
 
 def tools_tokens(tools: Sequence[ToolSpec], counter: TokenCounter) -> int:

@@ -12,11 +12,11 @@ from app.conversation.compaction import Bounds, choose
 from app.conversation.covered import Covered
 from app.conversation.history import Summary, arranged
 from app.conversation.rounds import blocks
-from app.conversation.tokens import Estimate, messages_tokens
+from app.conversation.tokens import Estimate, messages_tokens, surely_fit
 from app.conversation.valid import OPENING, valid
 from app.domain.messages import Entry, Message
 from app.domain.policy import HistoryPolicy
-from tests.conversation.histories import INPUT, TEXTS, broken_rules, entries_of, round_of, stored
+from tests.conversation.histories import INPUT, TEXTS, broken_rules, entries_of, messy, round_of, stored
 from tests.requirements import requirement
 
 ALL = HistoryPolicy(limit=0)
@@ -199,6 +199,16 @@ def test_within_the_budget_nothing_that_may_be_sent_is_lost(made: tuple[Talk, li
     budget = messages_tokens(valid(told).messages, counter) + spare
     sent = fitted(told, budget=budget, head=2, counter=counter).messages
     assert sorted(numbers_of(sent)) == sorted(numbers_of(told))
+
+
+@settings(deadline=None)
+@given(messy(), st.text(st.characters(codec=None)) | st.sampled_from(["7" * 40, "\U0001f600" * 40]))
+def test_what_does_not_fit_never_surely_fits(messages: list[Message], text: str) -> None:
+    counter = Estimate()
+    for told in ([*messages, Message("user", text)], [Message("user", text)]):
+        size = messages_tokens(told, counter)
+        assert not surely_fit(told, counter, size - 1)
+    assert surely_fit([Message("user", text)], counter, 10 + 2 * len(text))
 
 
 @requirement("R72")
