@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -49,7 +50,10 @@ def built_later() -> Iterator[None]:
     Most of FastAPI's models are for its description, and most of ours are parts of others, bases, or of rare calls.
     """
     from pydantic import BaseModel  # noqa: PLC0415 - the collector has to be off by then
+    from pydantic.warnings import UnsupportedFieldAttributeWarning  # noqa: PLC0415
 
+    # FastAPI silences it around what it builds at once: it hands names of parameters on that pydantic has no use for.
+    warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
     BaseModel.model_config["defer_build"] = True
     try:
         yield

@@ -19,7 +19,7 @@ PATIENCE = 30.0
 START_SECONDS = 90.0
 """A start takes one to three seconds; this only bounds a failure on a machine that is busy."""
 
-SERVE: Final = ("-m", "app", "serve")
+SERVE: Final = ("-W", "error", "-m", "app", "serve")
 
 CUT = (httpx.RemoteProtocolError, httpx.ReadError)
 """What a client gets whose response was not finished."""

@@ -75,7 +75,7 @@ async def service(place: Path, *, port: int = 0, **values: str) -> AsyncIterator
     """Serve while the context is open, on a free port unless one is named; it is given little time to drain."""
     values = {"FERMATA_DRAIN_GRACE_SECONDS": "2", **values}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "app", "serve",
+        sys.executable, "-W", "error", "-m", "app", "serve",
         cwd=place, env=environment(FERMATA_PORT=str(port), **values), stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
