@@ -8,7 +8,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
-from app.api.schemas.chunks import frame_schema
 from app.api.schemas.problems import ProblemOut
 
 VERSION: Final = "3.2.0"
@@ -35,7 +34,7 @@ def document(app: FastAPI) -> dict[str, Any]:
             routes=app.routes,
         )
         schemas: dict[str, Any] = made.setdefault("components", {}).setdefault("schemas", {})
-        frames = frame_schema(_REFERENCE)
+        frames = _frames(_REFERENCE)
         schemas.update(frames.pop("$defs", {}))
         schemas["FrameData"] = frames
         schemas["ProblemOut"] = TypeAdapter(ProblemOut).json_schema(ref_template=_REFERENCE, mode="serialization")
@@ -55,9 +54,15 @@ def contract_files(app: FastAPI) -> dict[str, str]:
     frames = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "The data of a frame",
-        **frame_schema(),
+        **_frames(),
     }
     return {"openapi.json": _canonical(document(app)), "chunks.schema.json": _canonical(frames)}
+
+
+def _frames(*reference: str) -> dict[str, Any]:
+    from app.api.schemas.chunks import frame_schema  # noqa: PLC0415 - its models are for the description alone
+
+    return frame_schema(*reference)
 
 
 def _canonical(value: dict[str, Any]) -> str:
