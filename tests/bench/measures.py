@@ -4,6 +4,7 @@ import asyncio
 import statistics
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -222,8 +223,26 @@ async def length(bench: Bench) -> list[Row]:
     worst = max(figures[size] for size in past) / min(figures[size] for size in past)
     return [
         Row("turn on 200, 1,000, 100,000 messages: worst to best", worst, "x", "<= 1.15 x", {"ms": figures}),
-        Row("turn on 100,000 messages to one on 10 to 70", figures[past[-1]] / figures[10], "x", "-"),
+        Row("turn on 100,000 messages to one on 10 to 70", figures[past[-1]] / figures[10], "x", "<= 1.15 x"),
     ]
+
+
+async def fixed(bench: Bench, number: int = 96) -> list[Row]:
+    """What a turn costs besides its tokens, with a short and a longer history; each has a conversation of its own."""
+    rows = []
+    for size in (10, 50):
+        names = [f"bench-fixed-{size}-{n}" for n in range(number)]
+        turn = partial(_one_token, bench, names)
+        check((await in_flight(number, 8, turn))[0], 1)
+        for name in names:
+            await _fill(bench.database, name, size)
+        cpu = await bench.cpu_per_turn(bench.fermata, number, partial(in_flight, number, 8, turn))
+        rows.append(Row(f"turn of one token on {size} messages: server CPU", cpu, "ms", "-"))
+    return rows
+
+
+def _one_token(bench: Bench, names: list[str], number: int) -> Coroutine[Any, Any, Read]:
+    return bench.turn("bench-1-0", conversation=names[number])
 
 
 async def _fill(database: str, conversation: str, size: int) -> None:
@@ -243,4 +262,4 @@ async def _fill(database: str, conversation: str, size: int) -> None:
         await connection.close()
 
 
-MEASURES = (burst, paced, first_token, pause, replay, length, readers, crowd)
+MEASURES = (burst, fixed, paced, first_token, pause, replay, length, readers, crowd)
