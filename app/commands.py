@@ -30,6 +30,9 @@ BAD_SETTINGS: Final = 2
 CLOSING_SECONDS: Final = 3
 """After a drain every reader has been cut; the server waits this long for what is left of other requests."""
 
+CONNECTION: Final = "app.api.connection:Connection"
+"""Only `serve` needs it and what it brings along."""
+
 CONTRACT_FOLDER: Final = Path(__file__).parents[1] / "openapi"
 WEATHER_TOOL: Final = (
     '{"name": "get_weather", "description": "Tell the weather of a city", "input_schema": '
@@ -52,6 +55,7 @@ def serve() -> None:
     app = create_app(settings)
     config = uvicorn.Config(
         app,
+        http=CONNECTION,
         lifespan="off",
         ws="none",
         log_config=None,

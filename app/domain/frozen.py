@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 T = TypeVar("T")
 
+_MADE_HERE = frozenset({"__init__", "__eq__", "__hash__", "__repr__", "__reduce__", "__setattr__", "__delattr__"})
+
 
 def _frozen(made: type[T]) -> type[T]:
     """Give a dataclass without methods those that one with `frozen` and `eq` has."""
@@ -46,21 +48,43 @@ def _frozen(made: type[T]) -> type[T]:
     return made
 
 
+def _check(given: type) -> None:
+    """Refuse a class whose own methods would be lost. Raises TypeError, as `_check_fields` does."""
+    lost = sorted(_MADE_HERE & vars(given).keys())
+    if hasattr(given, "__post_init__"):
+        lost.append("__post_init__")
+    if lost:
+        raise _unusual(given, " and ".join(lost))
+
+
+def _check_fields(made: type) -> None:
+    """Refuse fields that are not simply given, compared and hashed."""
+    told: dict[str, Field[Any]] = vars(made)["__dataclass_fields__"]
+    for name, field in told.items():
+        passing = field._field_type is dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]  # noqa: SLF001
+        if passing or field.kw_only is True or not (field.init and field.compare) or field.hash is not None:
+            raise _unusual(made, f"the field {name!r} as it is told")
+
+
+def _unusual(kind: type, what: str) -> TypeError:
+    return TypeError(f"{kind.__qualname__}: {what} asks for the standard library's dataclass; take that one here")
+
+
 def _init(made: type, own: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Compile `__init__`: it fills the slots themselves, since the instance lets nobody set anything."""
     space: dict[str, Any] = {}
     takes, does = ["self"], []
     for name, field in ((field.name, field) for field in own):
-        space[f"set_{name}"] = getattr(made, name).__set__
+        space[f"__set_{name}__"] = getattr(made, name).__set__
         made_anew = field.default_factory is not MISSING
         if made_anew or field.default is not MISSING:
-            space[f"default_{name}"] = field.default_factory if made_anew else field.default
-            takes.append(f"{name}=default_{name}")
+            space[f"__default_{name}__"] = field.default_factory if made_anew else field.default
+            takes.append(f"{name}=__default_{name}__")
         else:
             takes.append(name)
         if made_anew:
-            does.append(f" if {name} is default_{name}: {name} = {name}()")
-        does.append(f" set_{name}(self, {name})")
+            does.append(f" if {name} is __default_{name}__: {name} = {name}()")
+        does.append(f" __set_{name}__(self, {name})")
     exec(f"def __init__({', '.join(takes)}):\n" + "\n".join(does or [" pass"]), space)  # noqa: S102 - names of fields
     init: Callable[..., None] = space.pop("__init__")
     init.__qualname__ = f"{made.__qualname__}.__init__"
@@ -80,8 +104,18 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**options: bool) -> Callable[[type[T]], type[T]]:
-        """Take what the standard library's takes; all but frozen ones with slots are made by it."""
+        """Take what the standard library's takes; all but frozen ones with slots are made by it.
+
+        Of those that have methods or fields which would be something else here, it raises TypeError.
+        """
         if options != {"frozen": True, "slots": True}:
             return dataclasses.dataclass(**options)
         bare = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
-        return lambda given: _frozen(bare(given))
+
+        def make(given: type[T]) -> type[T]:
+            _check(given)
+            made = bare(given)
+            _check_fields(made)
+            return _frozen(made)
+
+        return make

@@ -13,8 +13,11 @@ from app.store.events import Stored, read_after
 from app.store.streams import StreamRecord, find_stream
 
 BATCHES: Final = 200
-BYTES: Final = 1 << 20
-"""A read gives so many batches at most, and none behind the first that goes beyond this size."""
+BYTES: Final = 128 << 10
+"""A read gives so many batches at most, and none behind the first that goes beyond this size.
+
+A slow reader holds what a read has given until its socket takes it, and splitting that is done in one go.
+"""
 
 Found = tuple[StreamRecord | None, list[Stored]]
 

@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.runtime import Runtime
+from app.commands import CONNECTION
 from app.main import create_app
 from app.settings import Settings
 
@@ -58,7 +59,7 @@ async def served(app: FastAPI, http: Literal["h11", "httptools"] = "httptools") 
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
         app,
-        http=http,
+        http=CONNECTION if http == "httptools" else http,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -148,6 +148,27 @@ async def test_a_reader_that_goes_away_closes_its_frames(accept: str, server: Se
         await gate.closed.wait()
 
 
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_client_that_goes_away_with_another_request_behind_a_turn_has_gone(
+    server: Server, runtime: FakeRuntime
+) -> None:
+    gate = Gate()
+    runtime.frames = gate.frames
+    async with served(application(runtime), server) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        body = json.dumps({**TURN, "on_disconnect": "cancel"}).encode()
+        told = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        writer.write(b"POST /v1/turns HTTP/1.1\r\n" + told + body)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+        async with asyncio.timeout(PATIENCE):
+            while not runtime.ended:  # nothing is read while a request waits, so only a write finds nobody there
+                gate.queue.put_nowait(b": ping\n\n")
+                await asyncio.sleep(0.01)
+        assert gate.closed.is_set()
+
+
 async def test_the_object_form_waits_for_the_end_and_sends_a_space_for_every_heartbeat(runtime: FakeRuntime) -> None:
     async with client_of(application(runtime)) as client:
         response = await client.post("/v1/turns", json=TURN, headers={"Accept": "application/json"})

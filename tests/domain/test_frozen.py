@@ -5,8 +5,8 @@ import dataclasses
 import inspect
 import pickle
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, asdict, field, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import KW_ONLY, FrozenInstanceError, InitVar, asdict, field, replace
+from typing import Any, ClassVar, Generic, TypeVar
 
 import orjson
 import pytest
@@ -144,3 +144,63 @@ def test_other_kinds_are_left_to_the_standard_library() -> None:
     counted.amount += 1
     assert counted == Open(2)
     assert Ordered(1) < Ordered(2)
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("what", "notes", "held"),
+    [
+        ("__post_init__", {}, {"__post_init__": _nothing}),
+        ("__eq__ and __hash__", {}, {"__eq__": _nothing}),
+        ("__hash__", {}, {"__hash__": _nothing}),
+        ("__repr__", {}, {"__repr__": _nothing}),
+        ("__init__", {}, {"__init__": _nothing}),
+        ("__reduce__", {}, {"__reduce__": _nothing}),
+        ("more", {"more": InitVar[int]}, {}),
+        ("more", {"more": InitVar[int]}, {"more": 1}),
+        ("more", {"more": "InitVar[int]"}, {}),
+        ("more", {"_": KW_ONLY, "more": int}, {}),
+        ("more", {"more": int}, {"more": field(kw_only=True)}),
+        ("more", {"more": int}, {"more": field(default=1, init=False)}),
+        ("more", {"more": int}, {"more": field(default=1, compare=False)}),
+        ("more", {"more": int}, {"more": field(default=1, hash=False)}),
+    ],
+)
+def test_what_would_be_something_else_here_is_refused(what: str, notes: dict[str, Any], held: dict[str, Any]) -> None:
+    space = {"__module__": __name__, "__annotations__": {"amount": int, **notes}, **held}
+    with pytest.raises(TypeError, match=f"Odd: .*{what}.* the standard library's"):
+        dataclass(frozen=True, slots=True)(type("Odd", (), space))
+
+
+def test_a_base_gives_its_fields_and_keeps_what_is_its_own() -> None:
+    @dataclass(frozen=True, slots=True)
+    class More(Alone):
+        two: int = 2
+        default_two: int = 3
+        kind: ClassVar[str] = "more"
+
+    @dataclass(frozen=True, slots=True)
+    class Other(Alone):
+        one: int = 7
+
+    assert (More(1).one, More(1).two, More(1).default_two, More(1).kind) == (1, 2, 3, "more")
+    assert More(1) == More(1, 2)
+    assert Alone(7) != Other()
+    assert copy.copy(Other()) == Other(7)
+    with pytest.raises(FrozenInstanceError, match="one"):
+        More(1).one = 2  # type: ignore[misc]
+
+
+def test_a_post_init_of_a_base_is_refused_too() -> None:
+    class Base:
+        def __post_init__(self) -> None:
+            pass
+
+    with pytest.raises(TypeError, match="__post_init__"):
+
+        @dataclass(frozen=True, slots=True)
+        class Odd(Base):
+            one: int

@@ -12,6 +12,7 @@ from app.domain.errors import MalformedError
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 from app.streaming.frames import OPENING, PING, RETRY, cursor_of, is_end
+from app.streaming.ring import PIECE_BYTES
 from app.streaming.tail import CutError
 from tests.databases import execute, named
 from tests.streaming.scene import PATIENCE, Process, Running, comment, one, process_on, read_all, take, until
@@ -164,6 +165,20 @@ async def test_a_reader_of_an_erased_conversation_is_cut(process: Process) -> No
     with pytest.raises(CutError):
         async with asyncio.timeout(PATIENCE):
             await anext(reader)
+
+
+async def test_a_reader_of_a_long_replay_holds_little_of_it_at_a_time(process: Process, other: Process) -> None:
+    running = await process.begin()
+    for _ in range(40):
+        running.say("x" * 20_000)
+        await process.log.flush()
+    await running.end()
+    ring = running.ring
+    _, stored = await other.tail.reads.after(ring.conversation, ring.stream_id, Cursor(ring.fence, 0))
+    assert PIECE_BYTES < sum(len(batch.frames) for batch in stored) < 3 * PIECE_BYTES
+    frames = await replay(other, running)
+    assert frames is not None
+    assert [cursor_of(frame).n for frame in frames] == [*range(1, 42)]
 
 
 async def test_a_replay_says_something_at_once_and_in_every_silence(database: str) -> None:
