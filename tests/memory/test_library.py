@@ -125,10 +125,28 @@ async def test_nobody_finds_what_is_anothers(shelf: Shelf, stage: Stage) -> None
     here = row_key("", "c")
     assert set(await shelf.names("hound")) == {"org", "mine"}
     assert set(await shelf.names("hound", conversation=here)) == {"org", "mine", "talk"}
+    assert set(await shelf.names("hound", conversation=row_key("", "another"))) == {"org", "mine"}
     assert await shelf.names("hound", BOB, conversation=here) == ["org"]
     assert await shelf.names("hound", ELSEWHERE, conversation=here) == []
     with pytest.raises(NotFoundError):
         await shelf.put("intruder", "A hound.", BOB, scope="conversation", conversation_id="c")
+
+
+async def test_a_document_of_the_same_name_elsewhere_is_another_one(shelf: Shelf, stage: Stage) -> None:
+    callers = {caller: f"A hound of {number}." for number, caller in enumerate([ADA, ELSEWHERE])}
+    for caller, content in callers.items():
+        await shelf.put("d", content, caller)
+        await shelf.put("own", content, caller, scope="user")
+    await shelf.put("bobs", "A hound of Bob's.", BOB, scope="user")
+    for caller, content in callers.items():
+        assert {chunk.content for chunk in await shelf.found("hound", caller)} == {content}
+        assert len(await shelf.found("hound", caller)) == 2
+        chunks = await stage.runtime.documents.chunks(caller, "d", cursor=None, limit=9)
+        assert [chunk.content for chunk in chunks.items] == [content]
+    assert await stage.runtime.users.erase(ADA) == 0
+    assert await shelf.names("hound") == ["d"]
+    assert set(await shelf.names("hound", ELSEWHERE)) == {"d", "own"}
+    assert set(await shelf.names("hound", BOB)) == {"d", "bobs"}
 
 
 async def test_collections_are_looked_in_as_named_and_an_empty_list_is_none(shelf: Shelf) -> None:
