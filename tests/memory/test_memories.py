@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.errors import NotFoundError
 from app.domain.memory import Memory, MemoryPlace, MemoryScope, NewMemory, Recall, Recalled
 from app.domain.memory_policy import MemoryPolicy, NewSummary
 from app.domain.turn import Caller
@@ -139,6 +140,24 @@ async def test_nobody_is_told_what_was_remembered_for_another(mind: Mind, stage:
     await mind.keep("secret of all", BOB, scope="organization", conversation="b")
     assert await mind.texts("secret", scopes=("organization",)) == ["secret of all"]
     assert await mind.texts("secret", ELSEWHERE, scopes=("organization",)) == []
+
+
+async def test_a_user_is_shown_and_forgets_what_is_remembered_of_them_alone(mind: Mind, stage: Stage) -> None:
+    texts = {ADA: "The dog is here.", ELSEWHERE: "The dog is there.", BOB: "The dog is away."}
+    desk, ids = stage.runtime.memories, {}
+    for caller, text in texts.items():
+        if caller is not ADA:
+            await talk(stage, caller, caller.user_id)
+        await mind.keep(text, caller, conversation="c" if caller is ADA else caller.user_id)
+    for caller, text in texts.items():
+        shown = (await desk.page(caller, cursor=None, limit=9)).items
+        assert [memory.content for memory in shown] == [text]
+        ids[caller] = shown[0].memory_id
+    for stranger in (ELSEWHERE, BOB):
+        with pytest.raises(NotFoundError):
+            await desk.remove(stranger, ids[ADA])
+    assert await desk.remove_all(ADA) == 1
+    assert [len((await desk.page(caller, cursor=None, limit=9)).items) for caller in texts] == [0, 1, 1]
 
 
 async def test_categories_choose_and_an_empty_list_is_none(mind: Mind) -> None:
