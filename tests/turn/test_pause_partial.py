@@ -1,20 +1,25 @@
 """Results that come one after another: stored with the pause until each call has one, and then the turn goes on."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.domain.errors import InvalidStateError
+from app.domain.ids import row_key
 from app.domain.tools import ToolResult
 from app.domain.turn import Pause, ResultsInput
 from app.domain.views import PartialResults, Started
 from app.turn.facade.host import Chunk
+from tests.databases import rows
+from tests.kill_points import kill_points
 from tests.requirements import requirement
 from tests.stage import ADA, CHAT, Stage, one, result
-from tests.turn.pausing import by_results, by_resume, codes, held, paused, scripted, tables, told
+from tests.turn.pausing import by_results, by_resume, codes, held, paused, scripted, tables, told, until
 from tests.turn.refusing import refusing
 
+LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 WAYS = pytest.mark.parametrize("way", ["results", "resume"])
 
 
@@ -134,3 +139,39 @@ async def test_a_set_that_is_complete_before_the_turn_is_taken_is_stored_with_th
         stage.provider.add("Done.")
         chunks = await chunks_of(stage, await partly(stage, "resume", pause, result("c2", "two")))
         assert one(chunks, "final_response")["final_response_text"] == "Done."
+
+
+async def test_a_partial_result_that_lands_just_before_the_turn_is_taken_counts_for_the_taking(database: str) -> None:
+    async with kill_points(database) as points, scripted(points.url) as stage, scripted(database) as other:
+        pause = await paused(stage, "c1", "c2")
+        hold = points.hold("continue", 0, row_key("", CHAT))
+        taking = asyncio.create_task(by_results(stage, pause, result("c1", "one"), result("c2", "two")))
+        await hold.reached()
+        await partly(other, "results", pause, result("c2", "other"))
+        hold.go()
+        assert codes(await asyncio.wait_for(taking, 30)) == ["SYS_INVALID_STATE"]
+        assert (await held(other)).received == ("c2",)
+        stage.provider.add("Done.")
+        await by_results(stage, pause, result("c1", "one"))
+        assert [message["content"] for message in told(stage.provider.requests[-1])[-2:]] == ["one", "other"]
+
+
+async def test_a_partial_result_that_comes_while_the_turn_is_taken_is_refused_and_not_lost(database: str) -> None:
+    async with kill_points(database) as points, scripted(points.url) as stage, scripted(database) as other:
+        pause = await paused(stage, "c1", "c2")
+        stage.provider.add("Done.")
+        locked = points.hold("continue", 2, row_key("", CHAT))
+        taking = asyncio.create_task(by_results(stage, pause, result("c1", "one")))
+        await locked.reached()
+        late = asyncio.create_task(partly(other, "results", pause, result("c2", "late")))
+
+        async def waits_or_is_answered() -> bool:
+            return late.done() or bool(await rows(database, LOCKED))
+
+        await until(waits_or_is_answered)
+        locked.go()
+        assert one(await asyncio.wait_for(taking, 30), "final_response")["final_response_text"] == "Done."
+        with pytest.raises(InvalidStateError):
+            await asyncio.wait_for(late, 30)
+        (stored,) = await rows(database, "SELECT results::text AS results FROM pending_external_tool_requests")
+        assert "late" not in stored["results"]

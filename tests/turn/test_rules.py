@@ -242,6 +242,8 @@ async def test_a_continuation_is_run_again_only_if_nothing_was_seen_of_it_and_al
             passing.cancel()
         else:
             assert "TURN_INTERRUPTED" in codes(await asyncio.wait_for(passing, 20))
+            states = await rows(shared_database, "SELECT state FROM pending_external_tool_requests")
+            assert [row["state"] for row in states] == ["ended"]
 
 
 # What is erased -------------------------------------------------------------------------------------------------
