@@ -216,3 +216,16 @@ async def test_a_cancel_hits_what_runs_on_the_stream_that_it_names(database: str
             found = await claims.ask_to_cancel(connection, KEY, stream_id=running.stream_id)
             assert await claims.to_cancel(connection, fresh_uuid()) == []
             assert await claims.to_cancel(connection, own) == [found]
+
+
+async def test_a_change_of_an_idle_conversation_takes_nothing_from_an_operation_that_runs(database: str) -> None:
+    async with replica(database) as (store, own):
+        fence = await taken(store, claim_of(own), create=True)
+        async with store.transaction() as connection:
+            assert await claims.take_idle(connection, KEY) is None
+        assert [row["fence"] for row in await rows(database, "SELECT fence FROM conversations")] == [fence]
+        async with store.transaction() as connection:
+            await left_idle(connection)
+            raised = await claims.take_idle(connection, KEY)
+        assert raised is not None
+        assert raised > fence

@@ -141,24 +141,29 @@ async def test_a_set_that_is_complete_before_the_turn_is_taken_is_stored_with_th
         assert one(chunks, "final_response")["final_response_text"] == "Done."
 
 
-async def test_a_partial_result_that_lands_just_before_the_turn_is_taken_counts_for_the_taking(database: str) -> None:
+@pytest.mark.parametrize("given", [("c1",), ("c1", "c2")], ids=["beside it", "against it"])
+async def test_a_partial_result_that_lands_just_before_the_turn_is_taken_counts_for_the_taking(
+    database: str, given: tuple[str, ...]
+) -> None:
     async with kill_points(database) as points, scripted(points.url) as stage, scripted(database) as other:
         pause = await paused(stage, "c1", "c2")
+        stage.provider.add("Done.")
         hold = points.hold("continue", 0, row_key("", CHAT))
-        taking = asyncio.create_task(by_results(stage, pause, result("c1", "one"), result("c2", "two")))
+        taking = asyncio.create_task(by_results(stage, pause, *(result(call_id, "mine") for call_id in given)))
         await hold.reached()
         await partly(other, "results", pause, result("c2", "other"))
         hold.go()
-        assert codes(await asyncio.wait_for(taking, 30)) == ["SYS_INVALID_STATE"]
-        assert (await held(other)).received == ("c2",)
-        stage.provider.add("Done.")
-        await by_results(stage, pause, result("c1", "one"))
-        assert [message["content"] for message in told(stage.provider.requests[-1])[-2:]] == ["one", "other"]
+        told_now = codes(await asyncio.wait_for(taking, 30))
+        if "c2" in given:
+            assert told_now == ["SYS_INVALID_STATE"]
+            assert (await held(other)).received == ("c2",)
+            await by_results(stage, pause, result("c1", "mine"))
+        assert [message["content"] for message in told(stage.provider.requests[-1])[-2:]] == ["mine", "other"]
 
 
 async def test_a_partial_result_that_comes_while_the_turn_is_taken_is_refused_and_not_lost(database: str) -> None:
     async with kill_points(database) as points, scripted(points.url) as stage, scripted(database) as other:
-        pause = await paused(stage, "c1", "c2")
+        pause = await paused(stage, "c1", "c2", "c3")
         stage.provider.add("Done.")
         locked = points.hold("continue", 2, row_key("", CHAT))
         taking = asyncio.create_task(by_results(stage, pause, result("c1", "one")))
