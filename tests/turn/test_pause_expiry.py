@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from app.domain.ids import row_key
 from app.domain.turn import Pause, ResultsInput
 from app.domain.views import PartialResults
+from app.store import pauses
 from tests.databases import rows
 from tests.requirements import requirement
-from tests.stage import ADA, WEATHER, Stage, result
+from tests.stage import ADA, CHAT, WEATHER, Stage, result
 from tests.turn.pausing import asks_for, by_results, by_resume, codes, paused, scripted, status, told, until
 
 SOON = 0.05
@@ -120,3 +122,16 @@ async def test_the_personas_time_holds_for_turns_that_name_none(shared_database:
 
         longer = await paused(stage, "c2", pause_ttl_seconds=3600)
         assert longer.expires_at is not None
+
+
+async def test_a_pause_runs_out_when_its_time_is_over_and_it_is_still_held(stage: Stage) -> None:
+    pause = await paused(stage, "c1", pause_ttl_seconds=3600)
+    found = [(row_key("", CHAT), pause.pause_id)]
+    change = "UPDATE pending_external_tool_requests SET "
+    async with stage.runtime._services.database.transaction() as connection:
+        assert await pauses.expired(connection, 9) == []
+        await connection.exec_driver_sql(change + "expires_at = now() - interval '1 s'")
+        assert await pauses.expired(connection, 9) == found
+        await connection.exec_driver_sql(change + "state = 'recorded'")
+        assert await pauses.expired(connection, 9) == []
+        await connection.exec_driver_sql(change + "state = 'held', expires_at = NULL")
