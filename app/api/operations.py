@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -120,8 +121,9 @@ class Exchange:
         begun.append(started)
         if slot is not None:
             slot.bind(started.stream_id)
-        async for piece in await self.runtime.open_operation(started, self.after):
-            yield piece
+        async with aclosing(await self.runtime.open_operation(started, self.after)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
 
 
 def refused(refusal: AppError) -> bytes:

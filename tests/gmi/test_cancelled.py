@@ -1,5 +1,6 @@
 """Turns that are ended from outside: the model's socket is closed at once, and what was used is kept."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +13,7 @@ from app.providers.http import ModelHttp
 from app.providers.registry import ProviderRegistry
 from app.providers.scripted import Hold
 from app.settings import Settings
+from app.store import inbound
 from app.turn.facade.service import AgentRuntime
 from tests.databases import rows
 from tests.mock_model import ModelServer
@@ -61,3 +63,27 @@ async def test_an_operation_that_has_lost_its_fence_still_keeps_what_it_was_bill
     found = await rows(stage.database, "SELECT outcome, prompt_tokens FROM usage_ledger")
     assert [(row["outcome"], row["prompt_tokens"]) for row in found] == [("abandoned", 11)]
     assert started.conversation_id == CHAT
+
+
+async def test_a_cancel_between_two_pieces_of_text_closes_the_model_before_the_outcome_is_written(
+    mock: ModelServer, shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noting = asyncio.Event()
+
+    async def touch(*_: object) -> bool:
+        noting.set()
+        await asyncio.get_running_loop().create_future()
+        return True
+
+    monkeypatch.setattr(inbound, "touch", touch)
+    mock.script({"steps": [{"text": "Once upon"}, {"hang": True}]})
+    async with talking_to(mock, shared_database) as runtime:
+        started = await runtime.start_turn(turn_input("Tell me a story.", conversation="between"))
+        await noting.wait()
+
+        assert await runtime.cancel(ADA, started.stream_id) == "cancelling"
+        async for _ in await runtime.open_operation(started):
+            pass
+
+        used = await runtime.stream_usage(ADA, started.stream_id)
+    assert [entry.outcome for entry in used.requests] == ["abandoned"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import structlog
@@ -87,8 +88,9 @@ class GuardStage:
         """Run the turn while its input is judged; the turn waits for the verdict before anything is stored."""
         judging = asyncio.create_task(self._admit(active, turn, operation, seconds))
         try:
-            async for emission in run_turn(operation, turn, lambda: judging):
-                yield emission
+            async with aclosing(run_turn(operation, turn, lambda: judging)) as emissions:
+                async for emission in emissions:
+                    yield emission
         finally:
             judging.cancel()
             await asyncio.wait({judging})

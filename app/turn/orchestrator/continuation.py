@@ -4,7 +4,8 @@ Everything that may refuse comes first; then T1 takes the pause and stores the r
 from the pause's snapshot, which is the same on every process.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import field
 from typing import Any
 
@@ -25,7 +26,7 @@ from app.store.database import Connection
 from app.store.pauses import PauseRecord
 from app.turn.delivery import emitter
 from app.turn.gmi.base import Gmi, GmiTurnInput, takes_results_together
-from app.turn.orchestrator.execution import Emission, execute
+from app.turn.orchestrator.execution import Emissions, execute
 from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.turn import inbound_record, look_up, tool_context
 from app.turn.pauses import keeper, seating
@@ -48,9 +49,7 @@ class Continued:
     results: list[ToolResult] = field(default_factory=list)
 
 
-async def run_continuation(
-    operation: Operation, continued: Continued, results: ResultsInput
-) -> AsyncIterator[Emission]:
+async def run_continuation(operation: Operation, continued: Continued, results: ResultsInput) -> Emissions:
     """Run the continuation. A refusal raises and leaves the pause as it was; else the last item is the outcome."""
     persona = Persona.from_json(continued.snapshot.persona)
     services = operation.services
@@ -64,8 +63,9 @@ async def run_continuation(
         raise InvalidStateError(message, pause_id=continued.pause.pause_id)
     seating.seat(gmi, continued.pause, continued.snapshot, persistence=services.policy.persistence)
     await _accept(operation, continued, results)
-    async for emission in go_on(operation, continued, options, results.provider_api_keys):
-        yield emission
+    async with aclosing(go_on(operation, continued, options, results.provider_api_keys)) as emissions:
+        async for emission in emissions:
+            yield emission
 
 
 def merged_options(snapshot: Snapshot, given: TurnOptions) -> TurnOptions:
@@ -75,7 +75,7 @@ def merged_options(snapshot: Snapshot, given: TurnOptions) -> TurnOptions:
 
 async def go_on(
     operation: Operation, continued: Continued, options: TurnOptions, provider_api_keys: Mapping[str, str]
-) -> AsyncIterator[Emission]:
+) -> Emissions:
     """Run what follows T1: the model writes again from the snapshot and the stored results."""
     persona = Persona.from_json(continued.snapshot.persona)
     kept, services = continued.snapshot, operation.services
@@ -121,8 +121,9 @@ async def go_on(
         session=operation.session,
         provider_api_keys=provider_api_keys,
     )
-    async for emission in execute(operation, gmi, turn, continued.results):
-        yield emission
+    async with aclosing(execute(operation, gmi, turn, continued.results)) as emissions:
+        async for emission in emissions:
+            yield emission
 
 
 def _told(gmi: Gmi, continued: Continued, *, persistence: bool) -> tuple[Message, ...]:

@@ -1,6 +1,6 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -30,11 +30,10 @@ from app.turn.pauses.rule import stops_for_host
 from app.turn.pauses.snapshot import Snapshot
 
 Emission = StreamChunk | Outcome
+Emissions = AsyncGenerator[Emission, None]
 
 
-async def execute(
-    operation: Operation, gmi: Gmi, turn: GmiTurnInput, results: Sequence[ToolResult] = ()
-) -> AsyncIterator[Emission]:
+async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput, results: Sequence[ToolResult] = ()) -> Emissions:
     """Yield the stream's chunks as they come, and last of all the operation's outcome.
 
     `results` are those that a continuation goes on from.

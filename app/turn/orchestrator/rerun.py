@@ -1,6 +1,7 @@
 """Runs an operation once more after its process has gone: nothing of it was seen outside, and its input is stored."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 from app.domain.feedback import Feedback
@@ -18,7 +19,7 @@ from app.store.database import Connection
 from app.store.inbound import InboundRecord
 from app.store.pauses import PauseRecord
 from app.turn.orchestrator.continuation import Continued, go_on, merged_options
-from app.turn.orchestrator.execution import Emission, execute
+from app.turn.orchestrator.execution import Emissions, execute
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.turn import gmi_input, phase_services
@@ -73,7 +74,7 @@ class Rerun:
         operation.name(gmi_instance_id(caller.organization_id, caller.user_id, session, persona.id), persona)
         return operation
 
-    async def run(self, operation: Operation) -> AsyncIterator[Emission]:
+    async def run(self, operation: Operation) -> Emissions:
         """Run it from behind T1; the last item is the outcome."""
         if self.pause is None:
             turn = _turn(self)
@@ -85,8 +86,9 @@ class Rerun:
         else:
             continued = Continued(self.pause, _snapshot(self.pause), results=list(self.pause.results))
             emissions = go_on(operation, continued, self.options, {})
-        async for emission in emissions:
-            yield emission
+        async with aclosing(emissions) as items:
+            async for emission in items:
+                yield emission
 
 
 async def reclaim(connection: Connection, services: Services, entry: InboundRecord) -> Rerun | None:

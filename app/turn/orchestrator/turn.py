@@ -1,7 +1,8 @@
 """A turn: preparation (T1 is in its phase 8), the GMI, delivery. T2 is the publisher's, once the end is judged."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from app.store.inbound import InboundRecord
 from app.store.messages import NewMessage
 from app.tools.base import ToolContext
 from app.turn.gmi.base import GmiTurnInput
-from app.turn.orchestrator.execution import Emission, execute
+from app.turn.orchestrator.execution import Emissions, execute
 from app.turn.orchestrator.operation import Opening, Operation
 from app.turn.orchestrator.queue import accept_in_turn
 from app.turn.orchestrator.remembering import give_summary
@@ -25,7 +26,7 @@ from app.turn.preparation.knowledge import passages_for
 from app.turn.preparation.pipeline import RETRY_SECONDS, prepare
 
 
-async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | None = None) -> AsyncIterator[Emission]:
+async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | None = None) -> Emissions:
     """Run the turn. A refusal before T1 raises and leaves no trace; afterwards the last item is the outcome.
 
     `verdict` gives the turn as it may be accepted, where its input is judged while it is prepared.
@@ -33,8 +34,9 @@ async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | Non
     operation.flags = turn.options.custom_flags
     draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id, verdict=verdict)
     prepared = await prepare(draft, phase_services(operation, turn.on_busy))
-    async for emission in execute(operation, prepared.gmi, gmi_input(operation, turn, prepared)):
-        yield emission
+    async with aclosing(execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))) as emissions:
+        async for emission in emissions:
+            yield emission
 
 
 def accepting(operation: Operation, on_busy: OnBusy) -> Accept:
