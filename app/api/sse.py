@@ -42,9 +42,10 @@ class ReaderTerms:
 class FrameResponse(EventSourceResponse):
     """Begins a response of frames; the rest of it is sent when the layers around it are gone.
 
-    Frames are sent until their iterator ends; heartbeats are the iterator's business. Headers are the library's. Its
-    own tasks for a ping, the client and the shutdown would be a third of what an idle reader holds; who still reads at
-    the end of a drain is cut by the frames' own iterator.
+    Frames are sent until their iterator ends; heartbeats are the iterator's business. Headers are the library's, but
+    for what becomes of the connection, which the server tells. The library's own tasks for a ping, the client and the
+    shutdown would be a third of what an idle reader holds; who still reads at the end of a drain is cut by the frames'
+    own iterator.
     """
 
     def __init__(self, frames: AsyncIterator[bytes], *, headers: Mapping[str, str], terms: ReaderTerms) -> None:
@@ -54,6 +55,7 @@ class FrameResponse(EventSourceResponse):
     def _begin(self, rest: "Frames", frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
         self._rest = rest
         super().__init__(frames, headers=headers, ping=0, sep="\n")
+        del self.headers["Connection"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """See ASGI. If the response can't begin, its slot is given back here."""
@@ -138,16 +140,21 @@ class Frames:
                 self._ended = self._ended or END_MARK in piece
                 if not piece or not outlet.write(piece):
                     await self._finish(outlet)
+            outlet.open(self._end)
+            if not outlet.write(b""):
+                await self._finish(outlet)
         except Exception as error:
             expected = isinstance(error, AppError | CutError)
             structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
             raise CutResponseError from error
         self._entry.whole = True
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _put(self, piece: bytes) -> Awaitable[None]:
         self._entry.sent += len(piece)
         return self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    def _end(self, piece: bytes) -> Awaitable[None]:
+        return self._send({"type": "http.response.body", "body": piece, "more_body": False})
 
     async def _finish(self, outlet: Outlet) -> None:
         """Wait until the client takes what was begun."""

@@ -216,7 +216,7 @@ class Ring:
             self._changed.ring()
         waiting = len(self._bell)
         if 0 < waiting <= FEW_READERS:
-            self.nudge()
+            self._bell.ring()
         elif waiting and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.nudge)
 

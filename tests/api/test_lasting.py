@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from types import CoroutineType
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 import structlog
 from dirty_equals import IsPartialDict
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from app.api.middleware import CutResponseError
@@ -18,6 +18,10 @@ from tests.api.serving import PATIENCE, application, client_of, served
 
 EVENTS = "/v1/streams/st_1/events"
 FORMS = ("text/event-stream", "application/json")
+SCOPE: dict[str, Any] = {
+    "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": "GET",
+    "path": EVENTS, "raw_path": EVENTS.encode(), "query_string": b"", "root_path": "", "headers": [],
+}  # fmt: skip
 
 
 def waits() -> list[list[str]]:
@@ -111,14 +115,53 @@ async def test_a_response_that_can_not_begin_gives_its_place_back(runtime: FakeR
         message = "The socket is gone."
         raise OSError(message)
 
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": "GET",
-        "path": EVENTS, "raw_path": EVENTS.encode(), "query_string": b"", "root_path": "", "headers": [],
-    }  # fmt: skip
     with pytest.raises(CutResponseError):
-        await app(scope, receive, send)
+        await app({**SCOPE}, receive, send)
 
     assert len(app.state.door.readers) == 0
+
+
+@pytest.mark.parametrize("accept", FORMS)
+async def test_a_client_that_takes_all_but_the_end_is_cut_like_any_that_takes_nothing(
+    accept: str, runtime: FakeRuntime
+) -> None:
+    app = application(runtime, blocked_send_seconds=0.1)
+    asked = asyncio.Event()
+    gone = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if asked.is_set():
+            await gone.wait()
+        asked.set()
+        return {"type": "http.request", "body": b'{"input": "a"}', "more_body": False}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body" and not message["more_body"]:
+            await gone.wait()
+
+    turn = {"method": "POST", "path": "/v1/turns", "raw_path": b"/v1/turns"}
+    headers = [(b"accept", accept.encode()), (b"host", b"127.0.0.1:8000"), (b"content-type", b"application/json")]
+    with capture_logs() as lines:
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(CutResponseError):
+                await app({**SCOPE, **turn, "headers": headers}, receive, send)
+
+    assert [line["event"] for line in lines] == ["response.cut", "request"]
+    assert lines[-1]["whole"] is False
+    assert len(app.state.door.readers) == 0
+
+
+@pytest.mark.parametrize("server", ["h11", "httptools"])
+async def test_what_becomes_of_the_connection_is_told_once(
+    server: Literal["h11", "httptools"], runtime: FakeRuntime
+) -> None:
+    async with served(application(runtime), server) as port, httpx.AsyncClient(timeout=PATIENCE) as client:
+        kept = await client.get(f"http://127.0.0.1:{port}{EVENTS}")
+        closed = await client.get(f"http://127.0.0.1:{port}{EVENTS}", headers={"Connection": "close"})
+
+    assert kept.content == closed.content == b"".join(FRAMES)
+    assert [value.lower() for value in kept.headers.get_list("connection")] in ([], ["keep-alive"])
+    assert [value.lower() for value in closed.headers.get_list("connection")] == ["close"]
 
 
 async def test_frames_that_fail_to_close_cut_the_response_and_give_its_place_back(runtime: FakeRuntime) -> None:

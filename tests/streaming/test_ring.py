@@ -107,6 +107,26 @@ async def test_a_few_readers_are_woken_by_each_frame() -> None:
         await woken
 
 
+async def test_a_frame_wakes_no_reader_that_was_handed_it() -> None:
+    ring, handed = Ring(KEY, "st", 7), list[bytes]()
+
+    def take(frame: bytes) -> bool:
+        handed.append(frame)
+        return True
+
+    takes, waits = asyncio.create_task(ring.grown(0, take)), asyncio.create_task(ring.grown(0))
+    await asyncio.sleep(0)
+    ring.append(b"one")
+    async with asyncio.timeout(30):
+        await waits
+    assert not takes.done()
+    ring.append(b"two")
+    assert handed == [b"one", b"two"]
+    ring.close()
+    async with asyncio.timeout(30):
+        await takes
+
+
 async def test_a_thousand_idle_readers_are_woken_once_for_many_frames() -> None:
     ring = Ring(KEY, "st", 7)
     wakes = 0
