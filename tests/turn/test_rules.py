@@ -277,3 +277,10 @@ async def everything(database: str) -> str:
         for row in await rows(database, f'SELECT * FROM "{table[0]}"'):  # noqa: S608 - a name of the database's own
             found += [value.decode() if isinstance(value, bytes) else str(value) for value in row]
     return "\n".join(found)
+
+
+async def test_with_persistence_off_a_pause_that_is_ended_leaves_no_message(shared_database: str) -> None:
+    async with scripted(shared_database, enable_conversational_persistence=False) as stage:
+        pause = await paused(stage, "c1")
+        await by_cancel(stage, pause)
+        assert await rows(shared_database, "SELECT 1 FROM messages") == []
