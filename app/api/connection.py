@@ -4,7 +4,6 @@ The server tells only the newest request of a connection. A client that sends an
 would hold its reader, and what runs for it, long after it has gone.
 """
 
-from collections import deque
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -16,14 +15,12 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         """Take what the server gives."""
         super().__init__(*args, **named)
-        self._asked: deque[RequestResponseCycle] = deque()
+        self._asked: list[RequestResponseCycle] = []
 
     def on_headers_complete(self) -> None:
         """Note the request, and forget those that have been answered."""
         super().on_headers_complete()
-        while self._asked and self._asked[0].response_complete:
-            self._asked.popleft()
-        self._asked.append(self.cycle)
+        self._asked = [*(request for request in self._asked if not request.response_complete), self.cycle]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell all who have not been answered."""
@@ -32,4 +29,4 @@ class Connection(HttpToolsProtocol):
             if not request.response_complete:
                 request.disconnected = True
                 request.message_event.set()
-        self._asked.clear()
+        self._asked = []
