@@ -237,6 +237,7 @@ async def test_an_answer_that_is_of_no_use_changes_nothing_and_fails_nobody(
     async with thinking(shared_database, tmp_path, mind, EVERY_TWO) as stage:
         for text in ("One", "Two", "Three"):
             assert (await stage.play(text))[-1]["type"] == "final_response"
+            await settled(stage)  # else what is thought of one turn may already see the next
         state = await settled(stage)
         assert (state.mood, dict(state.user_context), asked(stage)) == ("", {}, 1)
         assert state.mind["ran"] == {"look": 2}
