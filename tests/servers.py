@@ -19,7 +19,8 @@ PATIENCE = 30.0
 START_SECONDS = 90.0
 """A start takes one to three seconds; this only bounds a failure on a machine that is busy."""
 
-SERVE: Final = ("-W", "error", "-m", "app", "serve")
+SERVE: Final = ("-W", "error", "-W", "ignore::ResourceWarning", "-m", "app", "serve")
+"""Warnings are errors, but for those of resources, which Python ignores: aiohttp gives one for each large body."""
 
 CUT = (httpx.RemoteProtocolError, httpx.ReadError)
 """What a client gets whose response was not finished."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from app.domain.frozen import dataclass
 from app.streaming.bell import Bell
 
-KEPT_BYTES: Final = 1 << 20
+KEPT_BYTES: Final = 16 << 10
 UNWRITTEN_BYTES: Final = 4 << 20
 PIECE_BYTES: Final = 64 << 10
 """About how much a reader takes at once: what a slow socket holds in memory is bounded by it."""

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import app.commands as command_line
 from tests.logs import logs_as_before
+from tests.servers import SERVE
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 90.0
@@ -75,7 +76,7 @@ async def service(place: Path, *, port: int = 0, **values: str) -> AsyncIterator
     """Serve while the context is open, on a free port unless one is named; it is given little time to drain."""
     values = {"FERMATA_DRAIN_GRACE_SECONDS": "2", **values}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-m", "app", "serve",
+        sys.executable, *SERVE,
         cwd=place, env=environment(FERMATA_PORT=str(port), **values), stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip

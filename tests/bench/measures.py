@@ -153,18 +153,24 @@ async def pause(bench: Bench) -> list[Row]:
 
 
 async def crowd(bench: Bench) -> list[Row]:
-    """1,000 turns at once at 10 tokens a second: nobody starves, and none costs much memory."""
-    before, peak = bench.fermata.memory(), 0
-    running = asyncio.create_task(at_once(1000, lambda _: bench.turn("bench-100-10")))
-    while not running.done():
-        peak = max(peak, bench.fermata.memory())
-        await asyncio.sleep(0.25)
-    reads = await running
-    check(reads, 100)
+    """1,000 turns at once at 10 tokens a second: nobody starves, and none costs much memory beside 200 of them."""
+
+    async def together(number: int) -> tuple[list[Read], int]:
+        peak = 0
+        running = asyncio.create_task(at_once(number, lambda _: bench.turn("bench-100-10")))
+        while not running.done():
+            peak = max(peak, bench.fermata.memory())
+            await asyncio.sleep(0.25)
+        reads = await running
+        check(reads, 100)
+        return reads, peak
+
+    _, few = await together(200)
+    reads, many = await together(1000)
     gaps = sorted(read.longest_gap * 1000 for read in reads)
     return [
         Row("1,000 turns at once: longest gap, 99 of 100", gaps[989], "ms", "<= 500 ms"),
-        Row("1,000 turns at once: memory each", (peak - before) / 1024 / 1000, "KiB", "<= 60 KiB"),
+        Row("1,000 turns at once: memory each", (many - few) / 1024 / 800, "KiB", "<= 60 KiB"),
     ]
 
 
@@ -262,4 +268,5 @@ async def _fill(database: str, conversation: str, size: int) -> None:
         await connection.close()
 
 
-MEASURES = (burst, fixed, paced, first_token, pause, replay, length, readers, crowd)
+MEASURES = (crowd, burst, fixed, paced, first_token, pause, replay, length, readers)
+"""`crowd` comes first: what others have taken and left would be taken again unseen."""
