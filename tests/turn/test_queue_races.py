@@ -5,6 +5,7 @@ of it, and then the transaction commits.
 """
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -19,10 +20,11 @@ from app.domain.turn import OperationKind
 from app.domain.views import Started
 from app.providers.scripted import Hold
 from app.store import claims, inbound
-from app.store.claims import Claim
+from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
 from app.turn.orchestrator.ending import end_seized
+from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.queue import GAVE_WAY, LEAVES_OUT
 from tests.databases import rows
 from tests.stage import ADA, CHAT, Stage, turn_input
@@ -186,3 +188,15 @@ async def test_a_waiter_waits_on_while_the_database_is_away(stage: Stage, monkey
     assert (await asyncio.wait_for(second, 20))[-1]["final_response_text"] == "Second."
     assert await status(stage, first.stream_id) == "cancelled"
     assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
+
+
+async def test_a_refusal_that_nobody_waits_for_any_more_is_no_unseen_error(stage: Stage) -> None:
+    unseen: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(str(context["message"])))
+    operation = Operation(stage.runtime._services, OperationKind.TURN, Identity(ADA, CHAT, CHAT, "st", "turn"))
+
+    operation.refuse(ReplicaGoneError())
+    del operation
+    gc.collect()
+
+    assert unseen == []

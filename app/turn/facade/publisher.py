@@ -130,14 +130,14 @@ class Publisher:
         refused = not operation.accepted.done()
         if refused and isinstance(error, KeyTakenError | ReplicaGoneError | OutcomeUnknownError):
             # Whoever waits for the operation knows what each of these asks for.
-            operation.accepted.set_exception(error)
+            operation.refuse(error)
             self._line("refused", error=type(error).__name__)
             return
         if not isinstance(error, AppError):
             _log.exception("operation.failed", stream_id=operation.stream_id, exc_info=error)
             error = InternalError()
         if refused:
-            operation.accepted.set_exception(error)
+            operation.refuse(error)
             self._line("refused", error=error.code)
         elif isinstance(error, TurnTimeoutError):
             await self._last_word(cut_short(operation, StreamStatus.FAILED, "timeout", error))
@@ -179,7 +179,7 @@ class Publisher:
             operation.ring.close()
             operation.services.rings.drop(operation.ring)
         if not operation.accepted.done():
-            operation.accepted.set_exception(InternalError("The operation ended before it was accepted."))
+            operation.refuse(InternalError("The operation ended before it was accepted."))
 
     def _line(self, status: str, *, error: str | None = None) -> None:
         """Log the one line that each operation gets."""

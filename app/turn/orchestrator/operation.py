@@ -207,6 +207,11 @@ class Operation:
         self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))
         self.services.wakeups.wake([self.stream_id])
 
+    def refuse(self, error: Exception) -> None:
+        """Tell whoever waits for the operation to be accepted that it is not; it may be that nobody waits any more."""
+        self.accepted.set_exception(error)
+        self.accepted.exception()  # else the event loop calls an error unseen that the publisher has logged
+
     # Between T1 and T2 ------------------------------------------------------------------------------------------
 
     def emit(self, chunk: StreamChunk) -> None:
