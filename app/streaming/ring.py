@@ -87,6 +87,7 @@ class Ring:
         """Add frames that are stored already (an operation's first and last ones) and wake the readers."""
         for frame in frames:
             self._push(frame)
+        self._takers.clear()  # they are woken for these, and what is said before they look comes behind them
         self.mark_durable(self.last_n)
         self.nudge()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from app.streaming import tail
+from app.streaming.frames import cursor_of
 from app.streaming.outlet import Outlet, Reader
 from app.streaming.ring import FEW_READERS
 from app.streaming.tail import _Passing
@@ -62,6 +63,17 @@ async def test_frames_that_come_close_behind_another_go_out_together(
     assert len(socket.taken) == 2
     await running.end()
     await reading
+
+
+async def test_what_is_said_behind_frames_that_are_stored_already_does_not_overtake_them(process: Process) -> None:
+    running, socket = await process.begin(), Socket()
+    reading = await serving(running, socket)
+    running.ring.append_durable([running.frame("a"), running.frame("b", 2)])
+    running.say("c")
+    await until(lambda: len(socket.frames) == 3)
+    assert [cursor_of(frame).n for frame in socket.frames] == [1, 2, 3]
+    reading.cancel()
+    await asyncio.wait((reading,))
 
 
 async def test_a_socket_that_takes_no_more_holds_up_nobody_and_misses_nothing(process: Process) -> None:
