@@ -18,6 +18,7 @@ from app.store.embedded import EmbeddedPostgres
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = 60
+MANY_READERS = {f"FERMATA_MAX_READERS{of}": "6000" for of in ("", "_PER_STREAM", "_PER_USER")}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
