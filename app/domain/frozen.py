@@ -74,7 +74,8 @@ def _init(made: type, own: tuple[Field[Any], ...]) -> Callable[..., None]:
     """Compile `__init__`: it fills the slots themselves, since the instance lets nobody set anything."""
     space: dict[str, Any] = {}
     takes, does = ["self"], []
-    for name, field in ((field.name, field) for field in own):
+    for field in own:
+        name = field.name
         space[f"__set_{name}__"] = getattr(made, name).__set__
         made_anew = field.default_factory is not MISSING
         if made_anew or field.default is not MISSING:

@@ -86,8 +86,7 @@ class Tail:
         """Give one operation's frames, from its first (or a cursor) to its `end`, or that of whoever took it over."""
         scope = _Scope(conversation, stream_id, until=fence, follow=False)
         # Found now, since a quick operation is over before its reader begins.
-        outlet = Outlet()
-        return Reader(self._read(scope, after or Cursor(fence, 0), outlet, self._rings.find(stream_id)), outlet)
+        return self._reader(scope, after or Cursor(fence, 0), self._rings.find(stream_id))
 
     def open(self, record: StreamRecord, cursor: Cursor | None, *, follow: bool) -> Reader | None:
         """Give what follows the cursor, up to the stream's last `end`; None when nothing follows and nothing will.
@@ -100,10 +99,7 @@ class Tail:
             raise MalformedError(message)
         start = cursor or Cursor(0, 0)
         scope = _Scope(record.conversation, record.stream_id, until=None, follow=follow)
-        if scope.is_over(record, start):
-            return None
-        outlet = Outlet()
-        return Reader(self._read(scope, start, outlet, opens=True), outlet)
+        return None if scope.is_over(record, start) else self._reader(scope, start, opens=True)
 
     def hint(self) -> None:
         """Tell all readers, now and from now on, how soon to come back once they are cut."""
@@ -120,8 +116,12 @@ class Tail:
             ring.nudge()
         self._wakeups.nudge()
 
+    def _reader(self, scope: _Scope, start: Cursor, ring: Ring | None = None, *, opens: bool = False) -> Reader:
+        outlet = Outlet()
+        return Reader(self._read(scope, start, outlet, ring, opens=opens), outlet)
+
     async def _read(
-        self, scope: _Scope, cursor: Cursor, outlet: Outlet, ring: Ring | None = None, *, opens: bool = False
+        self, scope: _Scope, cursor: Cursor, outlet: Outlet, ring: Ring | None, *, opens: bool
     ) -> AsyncGenerator[bytes, None]:
         early = min(LEAST_PATIENCE, self._heartbeat / 2)
         hinted = False

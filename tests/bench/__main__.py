@@ -13,7 +13,7 @@ from tests.bench.client import cancelling, client
 from tests.bench.closed import closed
 from tests.bench.growth import replicas, wal
 from tests.bench.measures import MEASURES, Bench, Row
-from tests.bench.processes import MANY_READERS, fermata, model, postgres, relay
+from tests.bench.processes import fermata, model, postgres, relay
 from tests.bench.stages import cold, stages
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,7 +27,7 @@ async def run(names: list[str]) -> list[Row]:
     async with postgres() as database, model() as models, relay(models) as limit:
         async with fermata(models, database) as first:
             rows.append(Row("first start to ready, with migrations", first.ready_seconds, "s", "-"))
-        async with fermata(models, database, **MANY_READERS) as server:
+        async with fermata(models, database) as server:
             rows.append(Row("start to ready", server.ready_seconds, "s", "<= 1.5 s"))
             bench = Bench(server, limit, models, database)
             await asyncio.gather(*(bench.turn("bench-50-0") for _ in range(32)))
