@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import create_engine
 
 from tests.databases import Databases, databases
 from tests.mock_model import ModelServer
@@ -37,8 +37,8 @@ class Compiled(dict[Any, Any]):
 def quick_starts() -> Iterator[None]:
     """Let the many runtimes of one process share what each would otherwise work out anew when it is made."""
     with pytest.MonkeyPatch.context() as patch:
-        engine = partial(create_async_engine, execution_options={"compiled_cache": Compiled()})
-        patch.setattr("app.store.database.create_async_engine", engine)
+        engine = partial(create_engine, execution_options={"compiled_cache": Compiled()})
+        patch.setattr("app.store.database.create_engine", engine)
         patch.setattr("app.tools.functions.entry_points", cache(entry_points))
         yield
 

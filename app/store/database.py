@@ -6,10 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, Final, TypeVar
 
 import asyncpg
-from sqlalchemy import event, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from app.domain.errors import ConfigurationError, DatabaseError
@@ -123,7 +122,7 @@ class Database:
 
     def _made(self, size: int, timeout: float) -> Pool:
         session = POOLED if self._pooled else {"server_settings": GUARDS}
-        engine = create_async_engine(
+        engine = create_engine(
             self.url,
             isolation_level="AUTOCOMMIT",  # `transaction` begins and ends them on the driver, for its statements too
             poolclass=NullPool,
@@ -134,7 +133,7 @@ class Database:
             connect_args={"timeout": 5, "command_timeout": _STATEMENT_SECONDS, **session},
         )
         if not self._pooled:
-            event.listen(engine.sync_engine.pool, "connect", _guard)
+            event.listen(engine.pool, "connect", _guard)
         return Pool(engine, size, timeout)
 
     @asynccontextmanager

@@ -5,13 +5,15 @@ Alembic is imported when there is something to do: most starts find the newest t
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import asyncpg
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+from sqlalchemy.util import greenlet_spawn
 
 from app.domain.errors import ConfigurationError, DatabaseError
 from app.store.database import POOLED, driver_url
@@ -19,6 +21,7 @@ from app.store.database import POOLED, driver_url
 if TYPE_CHECKING:
     from alembic.config import Config
 
+T = TypeVar("T")
 LOCK: Final = 7_316_250_441
 VECTORS: Final = """
 DO $$ BEGIN
@@ -83,12 +86,7 @@ def _upgrade(connection: Connection, url: str, revision: str) -> None:
 
 async def upgrade_async(url: str, revision: str = "head") -> None:
     """Bring the database to `revision`; waits for another process that is doing the same."""
-    engine = create_async_engine(driver_url(url))
-    try:
-        async with engine.connect() as connection:
-            await connection.run_sync(_upgrade, url, revision)
-    finally:
-        await engine.dispose()
+    await _on(url, {}, lambda connection: _upgrade(connection, url, revision))
 
 
 async def check_current(url: str, *, pooled: bool = False) -> None:
@@ -96,18 +94,25 @@ async def check_current(url: str, *, pooled: bool = False) -> None:
 
     `pooled` tells that the URL leads to a pooler in transaction mode.
     """
-    engine = create_async_engine(driver_url(url), connect_args=POOLED if pooled else {})
     try:
-        async with engine.connect() as connection:
-            found = await connection.run_sync(_found)
+        found = await _on(url, POOLED if pooled else {}, _found)
     except (OSError, SQLAlchemyError, asyncpg.PostgresError) as error:
         message = f"The database can't be reached: {error}. Check DATABASE_URL, and that the server runs."
         raise DatabaseError(message) from error
-    finally:
-        await engine.dispose()
     if found != newest():
         message = "The database lacks the newest tables. Run `python -m app migrate`, or set FERMATA_AUTO_MIGRATE=true."
         raise ConfigurationError(message)
+
+
+async def _on(url: str, arguments: dict[str, Any], work: Callable[[Connection], T]) -> T:
+    """Do something with a connection of its own, on which Alembic need not wait by `await`."""
+    engine = create_engine(driver_url(url), poolclass=NullPool, connect_args=arguments)
+
+    def connected() -> T:
+        with engine.connect() as connection:
+            return work(connection)
+
+    return await greenlet_spawn(connected)
 
 
 def upgrade(url: str, revision: str = "head") -> None:

@@ -5,22 +5,47 @@ keeps them: between two uses a connection is a place in a list.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Connection as CoreConnection
+from sqlalchemy import CursorResult, Engine, Executable, ScalarResult
+from sqlalchemy.util import greenlet_spawn
+
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Found = CursorResult[*tuple[Any, ...]]
 
 
-class Connection(AsyncConnection):
-    """A connection of the toolkit with the driver's own, for statements that go past the toolkit."""
+class Connection:
+    """A connection of the toolkit that is awaited, with the driver's own for statements that go past the toolkit.
 
-    __slots__ = ("driver",)
-    driver: Any
+    The toolkit has the like of it beside its ORM, which would be a tenth of a start.
+    """
+
+    __slots__ = ("core", "driver")
+
+    def __init__(self, core: CoreConnection) -> None:
+        """Take one that is connected."""
+        self.core = core
+        self.driver: Any = core.connection.driver_connection
+
+    async def execute(self, statement: Executable, parameters: Parameters | None = None) -> Found:
+        """Run a statement; a list of parameters runs it for each of them. All rows are there when it ends."""
+        return await greenlet_spawn(self.core.execute, statement, parameters)
+
+    async def scalar(self, statement: Executable, parameters: Parameters | None = None) -> Any:
+        """Give the first column of the first row, None when there is no row."""
+        return (await self.execute(statement, parameters)).scalar()
+
+    async def scalars(self, statement: Executable, parameters: Parameters | None = None) -> ScalarResult[Any]:
+        """Give the first column of each row."""
+        return (await self.execute(statement, parameters)).scalars()
 
 
 class Pool:
     """At most `size` connections of an engine that has no pool of its own; the one that was used last goes first."""
 
-    def __init__(self, engine: AsyncEngine, size: int, timeout: float) -> None:
+    def __init__(self, engine: Engine, size: int, timeout: float) -> None:
         """Connect to nothing yet; `timeout` is how many seconds a caller waits for its turn."""
         self._engine = engine
         self._timeout = timeout
@@ -48,7 +73,7 @@ class Pool:
     def give_back(self, connection: Connection) -> None:
         """Take a connection back; one that is closed by now is let go."""
         try:
-            if self._closed or connection.invalidated or connection.driver.is_closed():
+            if self._closed or connection.core.invalidated or connection.driver.is_closed():
                 _drop(connection)
             else:
                 self._idle.append(connection)
@@ -59,8 +84,7 @@ class Pool:
         """Close what is idle now, and what is in use when it comes back."""
         self._closed = True
         while self._idle:
-            await self._idle.pop().close()
-        await self._engine.dispose()
+            await greenlet_spawn(self._idle.pop().core.close)
 
     async def _enter(self) -> None:
         if self._room.locked():
@@ -84,10 +108,7 @@ class Pool:
         return None
 
     async def _connect(self) -> Connection:
-        connection = Connection(self._engine)
-        _ = await connection.start()  # it is the same one
-        connection.driver = (await connection.get_raw_connection()).driver_connection
-        return connection
+        return Connection(await greenlet_spawn(self._engine.connect))
 
 
 class Lending:
@@ -110,9 +131,8 @@ class Lending:
         self._pool.give_back(self._connection)
 
 
-def _drop(connection: AsyncConnection) -> None:
+def _drop(connection: Connection) -> None:
     """Let a connection go, without waiting for its server."""
-    own = connection.sync_connection
-    if own is not None and not own.closed:
-        own.invalidate()
-        own.close()
+    if not connection.core.closed:
+        connection.core.invalidate()
+        connection.core.close()

@@ -88,6 +88,8 @@ LATER = {
     "presidio_analyzer": "the guardrail of that name judges",
     "py3langid": "languages are detected",
     "spacy": "the guardrail presidio judges",
+    "sqlalchemy.ext.asyncio": "never: it brings the ORM; statements are awaited by the pool's own connection",
+    "sqlalchemy.orm": "never: rows are values",
     "tldextract": "the guardrail presidio judges",
     "tokenizers": "a model has a tokenizer of its own",
     "playwright": "never: tests use it",

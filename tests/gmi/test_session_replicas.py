@@ -131,7 +131,7 @@ async def until_blocked(database: Database) -> None:
 
     async def waits(connection: Connection) -> bool:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        return bool((await connection.exec_driver_sql(query)).scalar())
+        return bool(await connection.driver.fetchval(query))
 
     async with asyncio.timeout(30):
         while not await database.read(waits):  # noqa: ASYNC110 - a state of the database

@@ -72,7 +72,7 @@ async def taken(store: Database, claim: Claim, *, create: bool) -> int:
 
 async def left_idle(connection: Connection) -> None:
     """Do what an end does to its conversation."""
-    await connection.exec_driver_sql("UPDATE conversations SET running_operation = NULL")
+    await connection.driver.execute("UPDATE conversations SET running_operation = NULL")
 
 
 async def test_a_new_conversation_is_made_and_the_fence_is_in_all_that_is_stored(database: str) -> None:

@@ -117,7 +117,7 @@ async def test_a_heartbeat_waits_for_no_request_and_for_no_lock_longer_than_its_
     async with store.transaction(), store.transaction():  # all connections that requests can have
         await lease._renew()
     async with store.transaction() as connection:
-        await connection.exec_driver_sql("SELECT 1 FROM replicas FOR UPDATE")
+        await connection.driver.execute("SELECT 1 FROM replicas FOR UPDATE")
         with pytest.raises(TimeoutError):
             await lease._renew()
 

@@ -169,7 +169,7 @@ async def test_what_was_just_being_written_when_the_process_ends_is_written_all_
     await outcomes.flush()
     async with asyncio.timeout(30):
         async with database.transaction() as connection:
-            await connection.exec_driver_sql("SELECT 1 FROM task_outcome_windows FOR UPDATE")
+            await connection.driver.execute("SELECT 1 FROM task_outcome_windows FOR UPDATE")
             outcomes.note("k", good)
             running = asyncio.create_task(outcomes.run())
             await until_blocked(database)

@@ -130,8 +130,8 @@ async def test_a_pause_runs_out_when_its_time_is_over_and_it_is_still_held(stage
     change = "UPDATE pending_external_tool_requests SET "
     async with stage.runtime._services.database.transaction() as connection:
         assert await pauses.expired(connection, 9) == []
-        await connection.exec_driver_sql(change + "expires_at = now() - interval '1 s'")
+        await connection.driver.execute(change + "expires_at = now() - interval '1 s'")
         assert await pauses.expired(connection, 9) == found
-        await connection.exec_driver_sql(change + "state = 'recorded'")
+        await connection.driver.execute(change + "state = 'recorded'")
         assert await pauses.expired(connection, 9) == []
-        await connection.exec_driver_sql(change + "state = 'held', expires_at = NULL")
+        await connection.driver.execute(change + "state = 'held', expires_at = NULL")

@@ -57,7 +57,7 @@ async def forced(stage: Stage, state: PauseState) -> tuple[Database, PauseRecord
     pause = await paused(stage, "c1")
     store = Database(stage.database, pool_size=2)
     async with store.transaction() as connection:
-        await connection.exec_driver_sql(FORCE, (state.value,))
+        await connection.driver.execute(FORCE, state.value)
         found = await pauses.find(connection, row_key("", CHAT), pause.pause_id)
     assert found is not None
     assert found.state is state
@@ -68,7 +68,7 @@ async def test_a_stored_pause_moves_by_the_table_alone(stage: Stage) -> None:
     store, first = await forced(stage, PauseState.HELD)
     for state, event in PAIRS:
         async with store.transaction() as connection:
-            await connection.exec_driver_sql(FORCE, (state.value,))
+            await connection.driver.execute(FORCE, state.value)
             seen = await pauses.find(connection, first.conversation, first.pause_id)
             assert seen is not None
         before = await tables(stage.database)
@@ -93,7 +93,7 @@ async def test_a_move_from_a_state_that_is_no_longer_stored_changes_nothing(
     store, seen = await forced(stage, state)
     for other in set(PauseState) - {state}:
         async with store.transaction() as connection:
-            await connection.exec_driver_sql(FORCE, (other.value,))
+            await connection.driver.execute(FORCE, other.value)
         before = await tables(stage.database)
         async with store.transaction() as connection:
             assert not await pauses.move(connection, seen, event)
