@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import delete, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, literal, or_, select, update
 
+from app.domain.pause import PauseState
 from app.store.database import Connection
 from app.store.tables import inbound_messages, pauses, stream_events, streams, turn_prompts
 
@@ -18,16 +19,25 @@ SETTLING: Final = timedelta(seconds=10)
 
 
 async def due(connection: Connection, *, keep: timedelta, limit: int) -> list[tuple[UUID, str]]:
-    """Give streams whose events are to go: those that ended longer ago than `keep`, the oldest first."""
+    """Give streams whose events are to go: those that ended longer ago than `keep`, the oldest first.
+
+    One whose pause is being continued on another stream stays: whoever takes that over needs the pause.
+    """
     old = _row.ended_at < func.now() - literal(keep)
     unkept = _row.ended_at < func.now() - literal(min(SETTLING, keep))
     query = (
         select(_row.conversation, _row.stream_id)
-        .where(_row.ended_at.is_not(None), ~_row.expired, or_(old, _row.ephemeral & unkept))
+        .where(_row.ended_at.is_not(None), ~_row.expired, or_(old, _row.ephemeral & unkept), ~_continued())
         .order_by(_row.ended_at)
         .limit(limit)
     )
     return [(row.conversation, row.stream_id) for row in await connection.execute(query)]
+
+
+def _continued() -> ColumnElement[bool]:
+    pause = pauses.c
+    taken = pause.state == PauseState.RECORDED.value
+    return exists().where(pause.conversation == _row.conversation, pause.stream_id == _row.stream_id, taken)
 
 
 async def expire(connection: Connection, conversation: UUID, stream_id: str) -> bool:

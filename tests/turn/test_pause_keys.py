@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.errors import ConversationBusyError, InvalidStateError, KeyReusedError
+from app.domain.errors import ConversationBusyError, InvalidStateError, KeyReusedError, NotFoundError
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
 from app.domain.views import Cursor, Started
 from app.providers.scripted import Hold
@@ -174,6 +174,16 @@ async def test_a_key_names_a_request_of_one_kind_conversation_user_and_organizat
     stage.provider.add("E.")
     given = ResultsInput(ADA, (result("c1"),), stream_id=pause.stream_id, idempotency_key="key-1")
     assert not (await post(stage, given)).replayed
+
+
+async def test_a_key_on_anothers_conversation_tells_nothing_of_what_it_named(stage: Stage) -> None:
+    stage.provider.add("A.")
+    mine = await stage.runtime.start_turn(turn())
+    await read(stage, mine)
+    for request in (turn(), turn("Something else.")):
+        with pytest.raises(NotFoundError) as refused:
+            await stage.runtime.start_turn(replace(request, caller=Caller("eve")))
+        assert mine.stream_id not in f"{refused.value.message} {refused.value.details}"
 
 
 async def test_a_key_that_was_used_for_partial_results_is_free_until_they_are_complete(stage: Stage) -> None:

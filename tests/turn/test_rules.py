@@ -186,7 +186,7 @@ async def test_a_process_runs_no_more_operations_again_at_a_time_than_it_may(sha
         def start(_: Rerun) -> Again:
             started.append(Again())
             # What is started again is worked on here, so it is no stray.
-            stage.runtime._services.cancels.enter(_.entry.operation)
+            stage.runtime._services.cancels.enter(object(), _.entry.operation)
             return started[-1]
 
         for expected in (2, 2):
@@ -233,7 +233,7 @@ async def test_a_continuation_is_run_again_only_if_nothing_was_seen_of_it_and_al
 
         def start(rerun: Rerun) -> Again:
             started.append(rerun)
-            stage.runtime._services.cancels.enter(rerun.entry.operation)
+            stage.runtime._services.cancels.enter(object(), rerun.entry.operation)
             return Again()
 
         assert await stage.runtime._lifecycle._takeover.sweep(start) == 1
@@ -268,6 +268,28 @@ async def test_with_persistence_off_nothing_is_left_of_a_turn_but_how_it_ended(
         assert "xylograph" not in await everything(shared_database)
         assert await status(stage, pause.stream_id) == "completed"
         assert codes(await by_results(stage, pause, result("c1"))) == ["TOOL_ERROR"]
+
+
+async def test_a_pause_outlasts_the_stream_that_it_was_held_on_until_its_resume_has_ended(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A takeover of the resume needs it."""
+    monkeypatch.setattr(retention, "SETTLING", timedelta(0))
+    async with scripted(shared_database, enable_conversational_persistence=False) as stage:
+        pause, hold = await paused(stage, "c1"), Hold()
+        stage.provider.add([hold, "Warm."])
+        resuming = asyncio.create_task(stage.resume(pause, result("c1")))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        assert await status(stage, pause.stream_id) == "cancelled"
+        assert await due_streams(stage) == []
+        hold.release()
+        resumed = (await resuming)[-1]["stream_id"]
+        assert sorted(await due_streams(stage)) == sorted([pause.stream_id, resumed])
+
+
+async def due_streams(stage: Stage) -> list[str]:
+    async with stage.runtime._services.database.transaction() as connection:
+        return [stream for _, stream in await retention.due(connection, keep=timedelta(hours=24), limit=10)]
 
 
 async def everything(database: str) -> str:

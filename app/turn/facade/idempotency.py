@@ -1,17 +1,17 @@
 """Idempotency keys: the same request again attaches to what it started, another one under the same key is refused."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, TypeVar
-from uuid import UUID
 
-from app.domain.errors import AppError, KeyReusedError
+from app.domain.errors import AppError, KeyReusedError, NotFoundError
 from app.domain.ids import row_key
 from app.domain.jsontext import dumps
 from app.domain.turn import Caller, OperationKind, ResultsInput, TurnInput
 from app.domain.views import Started
 from app.store import inbound
+from app.store.conversations import unknown_conversation
 from app.store.database import Database
 from app.store.inbound import KeyTakenError
 from app.store.streams import StreamRecord
@@ -71,24 +71,17 @@ class Repeats:
         if identity.idempotency_key is None:
             return None
         conversation = row_key(identity.caller.organization_id, identity.conversation_id)
-        found = await find_started(self._database, conversation, kind, identity)
+        async with self._database.statement() as connection:
+            found = await inbound.find_by_key(connection, conversation, kind, identity.idempotency_key)
         if found is None:
             return None
-        stream = await self._stream(identity.caller, found.stream_id)
-        return replace(found, fence=stream.first_of(found.fence))
-
-
-async def find_started(
-    database: Database, conversation: UUID, kind: OperationKind, identity: Identity
-) -> Started | None:
-    """Give the operation that the key named before; None when it names none. KeyReusedError for another request."""
-    if identity.idempotency_key is None:
-        return None
-    async with database.statement() as connection:
-        found = await inbound.find_by_key(connection, conversation, kind, identity.idempotency_key)
-    if found is None:
-        return None
-    if found.request_hash != identity.request_hash:
-        message = "The idempotency key came with another request before; send a new key with a new request."
-        raise KeyReusedError(message, stream_id=found.stream_id)
-    return Started(found.stream_id, identity.conversation_id, found.turn_id, found.fence, replayed=True)
+        try:
+            stream = await self._stream(identity.caller, found.stream_id)
+        except NotFoundError:
+            # Another user's: not even the name of its stream is told.
+            raise unknown_conversation(identity.conversation_id) from None
+        if found.request_hash != identity.request_hash:
+            message = "The idempotency key came with another request before; send a new key with a new request."
+            raise KeyReusedError(message, stream_id=found.stream_id)
+        fence = stream.first_of(found.fence)
+        return Started(found.stream_id, identity.conversation_id, found.turn_id, fence, replayed=True)

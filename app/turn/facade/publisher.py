@@ -173,7 +173,7 @@ class Publisher:
 
     def _close(self) -> None:
         operation = self._operation
-        operation.services.cancels.leave(operation.id)
+        operation.services.cancels.leave(operation)
         if operation.ring is not None:
             operation.services.cancels.forget(operation.fence)
             operation.ring.close()

@@ -25,29 +25,32 @@ class Cancels:
         """`replica` gives this process's id."""
         self._database = database
         self._replica = replica
-        self._by_fence: dict[int, Callable[[], None]] = {}
-        self._at_work: set[UUID] = set()
+        self._by_fence: dict[int, tuple[Callable[[], None], Callable[[], None]]] = {}
+        self._at_work: dict[object, UUID] = {}
         self._log = structlog.get_logger(__name__)
 
-    def enter(self, operation: UUID) -> None:
-        """Note, before anything of it is stored, that this process works on the operation."""
-        self._at_work.add(operation)
+    def enter(self, run: object, operation: UUID) -> None:
+        """Note, before anything of it is stored, that this process works on the operation.
 
-    def leave(self, operation: UUID) -> None:
-        """Note that this process does nothing more for the operation."""
-        self._at_work.discard(operation)
+        One that was lost may run here again before its lost run has ended, so each run is noted by itself.
+        """
+        self._at_work[run] = operation
+
+    def leave(self, run: object) -> None:
+        """Note that this process does nothing more for that run of an operation."""
+        self._at_work.pop(run, None)
 
     def at_work(self) -> frozenset[UUID]:
         """Give all operations that this process still does anything for."""
-        return frozenset(self._at_work)
+        return frozenset(self._at_work.values())
 
     def works_on(self, operation: UUID) -> bool:
         """Tell whether this process still does anything for the operation; else nobody will end it."""
-        return operation in self._at_work
+        return operation in self._at_work.values()
 
-    def register(self, fence: int, cancel: Callable[[], None]) -> None:
-        """Let the operation that holds the fence be cancelled."""
-        self._by_fence[fence] = cancel
+    def register(self, fence: int, cancel: Callable[[], None], lose: Callable[[], None]) -> None:
+        """Let the operation that holds the fence be cancelled, or told that it is another's now."""
+        self._by_fence[fence] = cancel, lose
 
     def forget(self, fence: int) -> None:
         """The operation has ended."""
@@ -59,9 +62,9 @@ class Cancels:
 
     def stop(self, fence: int) -> None:
         """Cancel the operation that holds the fence in this process, if one does."""
-        cancel = self._by_fence.get(fence)
-        if cancel is not None:
-            cancel()
+        found = self._by_fence.get(fence)
+        if found is not None:
+            found[0]()
 
     async def run(self) -> None:
         """Look for intents for ever."""
@@ -74,7 +77,10 @@ class Cancels:
                     self._log.exception("cancels.look_failed")
 
     async def look(self) -> None:
-        """Read once which of this process's operations are to end, and which it no longer holds: they end too."""
+        """Read once which of this process's operations are to end, and which it no longer holds.
+
+        How those end is for others to say.
+        """
         known = set(self._by_fence)
         if not known:
             return
@@ -84,4 +90,5 @@ class Cancels:
         for running in found:
             self.ask(running)
         for fence in known - held:
-            self.stop(fence)
+            if fence in self._by_fence:
+                self._by_fence[fence][1]()

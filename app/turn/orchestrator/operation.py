@@ -155,7 +155,7 @@ class Operation:
                 raise ReplicaGoneError
             return state[0]
 
-        self.services.cancels.enter(self.id)
+        self.services.cancels.enter(self, self.id)
         gone = self.services.lease.is_gone
         self.fence = await self.services.database.land(
             work, landed, give_up=lambda: gone(self.replica), patience=PATIENCE_SECONDS
@@ -182,7 +182,7 @@ class Operation:
                 raise ReplicaGoneError
             return state[0]
 
-        self.services.cancels.enter(self.id)
+        self.services.cancels.enter(self, self.id)
         gone = self.services.lease.is_gone
         fence = await self.services.database.land(
             work, landed, give_up=lambda: gone(self.replica), patience=PATIENCE_SECONDS, alone=True
@@ -195,7 +195,7 @@ class Operation:
     def adopt(self, operation: UUID, fence: int) -> None:
         """Go on as an operation that another process had begun, under the fence that took it over from there."""
         self.id, self.fence = operation, fence
-        self.services.cancels.enter(operation)
+        self.services.cancels.enter(self, operation)
         self._begin([])
 
     def _begin(self, frames: list[bytes]) -> None:
@@ -203,7 +203,7 @@ class Operation:
         self.ring.on_lost = self.cancel
         self.ring.append_durable(frames)
         self.services.rings.open(self.ring)
-        self.services.cancels.register(self.fence, self.cancel)
+        self.services.cancels.register(self.fence, self.cancel, self.ring.lose)
         self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))
         self.services.wakeups.wake([self.stream_id])
 
