@@ -3,10 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from app.domain.frozen import dataclass
 from app.providers.sse import DEFAULT_LIMIT
+
+ON_END: Final = "fermata.on_end"
+"""The extension of a response that takes a callback for the end of its body, where its client can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,7 @@ class HttpPolicy:
 
     `first_event` counts from the start of the request, `idle` from the last event: comments and headers reset neither.
     `tail` is how long to wait for what may follow a whole answer, `drain` how long for the end after the last event.
+    `gather` lies between two reads that bring text, see `app.providers.pace`; with 0, none waits for another.
     `max_connections` must be above what is admitted at a time, so that nothing ever waits for a connection.
     """
 
@@ -22,6 +26,7 @@ class HttpPolicy:
     connect_seconds: float = 10.0
     first_event_seconds: float = 120.0
     idle_seconds: float = 60.0
+    gather_seconds: float = 0.0
     tail_seconds: float = 5.0
     drain_seconds: float = 0.1
     whole_seconds: float = 120.0

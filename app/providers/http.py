@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from app.domain.errors import ProviderError
 from app.domain.patience import Patience
 from app.providers.base import ProviderEvent
-from app.providers.calls import HttpCall, HttpPolicy
+from app.providers.calls import ON_END, HttpCall, HttpPolicy
 from app.providers.dialect import Decoder
 from app.providers.errors import failure, from_response, in_band, shown
+from app.providers.pace import Pace
 from app.providers.sse import EventTooLargeError, RawEvent, SseSplitter
 from app.providers.wire import dumps, is_whole, loads
 
@@ -35,6 +36,11 @@ class ModelHttp:
         self._policy = policy or HttpPolicy()
         self._making: asyncio.Task[ModelClient] | None = None
 
+    @property
+    def gathers(self) -> bool:
+        """Whether text that comes by one read is told as one piece."""
+        return self._policy.gather_seconds > 0
+
     async def open(self) -> "ModelClient":
         """Give the client. The first to ask has it made, in a thread; whoever calls before it is there waits for it."""
         if self._making is None:
@@ -51,15 +57,20 @@ class ModelHttp:
         deadline = min(now() + self._policy.first_event_seconds, call.deadline)
         response = await self._open(call, {"accept": "text/event-stream"}, deadline)
         splitter, held = SseSplitter(self._policy.event_bytes), 0
+        pace = Pace(self._policy.gather_seconds, response.extensions.get(ON_END))
         try:
             await self._expect_events(call, response)
             async with aclosing(_bytes_of(response)) as body:
                 with closing(Patience()) as patience:
                     while not decoder.done:
+                        if pace.rests and not decoder.finished:
+                            await pace.rest()
                         chunk = await self._chunk(call, body, decoder, patience.until(deadline))
-                        raw = self._split(call, splitter, chunk)
+                        raw, fault = self._split(call, splitter, chunk)
                         batch: list[ProviderEvent] = []
-                        fault = _feed(call.provider, decoder, raw, batch)
+                        fault = _feed(call.provider, decoder, raw, batch) or fault
+                        if raw:
+                            pace.note(batch)
                         if batch:
                             yield batch
                         if fault is not None:
@@ -173,15 +184,18 @@ class ModelHttp:
             return None
         raise fault
 
-    def _split(self, call: HttpCall, splitter: SseSplitter, chunk: bytes | None) -> list[RawEvent]:
+    def _split(
+        self, call: HttpCall, splitter: SseSplitter, chunk: bytes | None
+    ) -> tuple[list[RawEvent], ProviderError | None]:
+        """Give the events of a read; an error is a value here, too, so that what came before it is given out first."""
         try:
             if chunk is not None:
-                return splitter.feed(chunk)
-            return [(event, data) for event, data in splitter.end() if is_whole(data)]
-        except EventTooLargeError:
-            size = self._policy.event_bytes
-        message = f"The model provider {call.provider} sent an event of more than {size} bytes."
-        raise failure("protocol", call.provider, message)
+                return splitter.feed(chunk), None
+            return [(event, data) for event, data in splitter.end() if is_whole(data)], None
+        except EventTooLargeError as error:
+            before = error.before
+        message = f"The model provider {call.provider} sent an event of more than {self._policy.event_bytes} bytes."
+        return before, failure("protocol", call.provider, message)
 
     async def _drain(self, body: AsyncIterator[bytes]) -> None:
         """Read to the end, so that the connection can be used again; give up soon, which closes it."""

@@ -146,7 +146,7 @@ class HttpProvider:
         try:
             async with aclosing(self._http.stream(call, decoder)) as batches:
                 async for batch in batches:
-                    for event in _joined(batch):
+                    for event in _joined(batch, 1 if self._http.gathers else MOST_APART):
                         output = output or not isinstance(event, UsageReport)
                         yield event
         except ProviderError as error:
@@ -155,9 +155,9 @@ class HttpProvider:
             raise
 
 
-def _joined(batch: list[ProviderEvent]) -> list[ProviderEvent]:
+def _joined(batch: list[ProviderEvent], apart: int) -> list[ProviderEvent]:
     """Make one text of neighbouring ones where a read brings many: whoever reads is behind, and each costs as much."""
-    if len(batch) <= MOST_APART:
+    if len(batch) <= apart:
         return batch
     told: list[ProviderEvent] = []
     for event in batch:

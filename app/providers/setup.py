@@ -29,6 +29,7 @@ class ModelSettings:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     openai_base_url: str | None = None
     transport: Literal["aiohttp", "httpx"] = "aiohttp"
+    gather_seconds: float = 0.0
     chat: str | None = None
     utility: str | None = None
     embedding: str | None = None
@@ -71,6 +72,7 @@ def set_up(settings: ModelSettings) -> ModelSetup:
             file=file,
             http=HttpPolicy(
                 transport=settings.transport,
+                gather_seconds=settings.gather_seconds,
                 connect_seconds=limits.connect_seconds,
                 first_event_seconds=limits.first_event_seconds,
                 idle_seconds=limits.idle_seconds,

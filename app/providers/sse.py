@@ -17,7 +17,12 @@ _TELLING: Final = frozenset({b"data", b"error"})
 
 
 class EventTooLargeError(ValueError):
-    """One event is larger than the limit."""
+    """One event is larger than the limit; `before` has the events that were whole before it."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        super().__init__()
+        self.before: list[RawEvent] = []
 
 
 class SseSplitter:
@@ -72,9 +77,8 @@ class SseSplitter:
         lines = chunk.splitlines()
         last = chunk[-1]
         self._after_cr = last == _CR
-        if last not in (_LF, _CR):
-            self._keep(lines.pop())
-        return self._read(lines)
+        rest = b"" if last in (_LF, _CR) else lines.pop()
+        return self._read(lines, rest)
 
     def end(self) -> list[RawEvent]:
         """Tell that no more bytes come; give the last event although its blank line is missing."""
@@ -89,16 +93,23 @@ class SseSplitter:
         if self._tail_size + self._data_size > self._limit:
             raise EventTooLargeError
 
-    def _read(self, lines: list[bytes]) -> list[RawEvent]:
+    def _read(self, lines: list[bytes], rest: bytes = b"") -> list[RawEvent]:
+        """Read whole lines, and keep the `rest`, which is none yet."""
         if not self._begun and lines:
             self._begun = True
             lines[0] = lines[0].removeprefix(_BOM)
         events: list[RawEvent] = []
-        for line in lines:
-            if not line:
-                self._dispatch(events)
-            elif line[0] != _COLON:
-                self._field(line)
+        try:
+            for line in lines:
+                if not line:
+                    self._dispatch(events)
+                elif line[0] != _COLON:
+                    self._field(line)
+            if rest:
+                self._keep(rest)
+        except EventTooLargeError as error:
+            error.before = events
+            raise
         return events
 
     def _dispatch(self, events: list[RawEvent]) -> None:

@@ -7,15 +7,17 @@ second to read.
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Final
+from typing import Final, cast
 
 import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
+from httpx_aiohttp.transport import AiohttpResponseStream
 
-from app.providers.calls import HttpPolicy
+from app.providers.calls import ON_END, HttpPolicy
 
 _HEADERS: Final = {"accept-encoding": "identity", "user-agent": "fermata"}
+_READ_BYTES: Final = 1 << 18
 _ADDRESSES: Final = 64
 """How many addresses are kept taken apart: a dialect may have one for each model."""
 
@@ -62,6 +64,17 @@ class ModelClient:
         await self._client.aclose()
 
 
+class _Transport(AiohttpTransport):
+    """Gives what has come of a body in one read, and tells when all of it has."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await super().handle_async_request(request)
+        body = cast("AiohttpResponseStream", response.stream)
+        body.CHUNK_SIZE = _READ_BYTES
+        response.extensions[ON_END] = body._aiohttp_response.content.on_eof  # noqa: SLF001 - there is no other way to it
+        return response
+
+
 def _transport(policy: HttpPolicy, proxy: httpx.Proxy | None = None) -> httpx.AsyncBaseTransport:
     limits = httpx.Limits(
         max_connections=policy.max_connections,
@@ -80,4 +93,4 @@ def _transport(policy: HttpPolicy, proxy: httpx.Proxy | None = None) -> httpx.As
         )
         return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
-    return AiohttpTransport(verify=context, limits=limits, client=session, proxy=proxy)
+    return _Transport(verify=context, limits=limits, client=session, proxy=proxy)

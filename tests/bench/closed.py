@@ -12,7 +12,7 @@ from typing import Any
 from tests.bench.load import post
 from tests.bench.measures import Bench, Row
 from tests.bench.model import HEAD, LAST, TAIL, TOKEN, Model
-from tests.bench.processes import Process, fermata, relay
+from tests.bench.processes import APART, Process, fermata, relay
 
 SHORT, LONG = 10, 1010
 
@@ -44,7 +44,7 @@ async def closed(bench: Bench) -> list[Row]:
     listener = await loop.create_server(lambda: ClosedModel(answering.append), "127.0.0.1", 0)
     async with listener:
         model = Process(0, listener.sockets[0].getsockname()[1])
-        async with relay(model) as limit, fermata(model, bench.database) as server:
+        async with relay(model) as limit, fermata(model, bench.database, **APART) as server:
             here = Bench(server, limit, model, bench.database)
 
             def step() -> None:

@@ -12,7 +12,7 @@ import asyncpg
 import httpx
 
 from tests.bench.load import Read, at_once, in_flight, post
-from tests.bench.processes import MANY_READERS, Process, fermata
+from tests.bench.processes import APART, MANY_READERS, Process, fermata
 
 TOOL = {"name": "host", "description": "runs at the host", "input_schema": {"type": "object", "properties": {}}}
 _numbers = count()
@@ -78,11 +78,11 @@ def check(reads: list[Read], tokens: int) -> None:
 
 
 async def paced(bench: Bench) -> list[Row]:
-    """40 turns at once, 200 tokens each at 50 tokens a second."""
+    """40 turns at once, 200 tokens each at 50 tokens a second; once more where no text is gathered."""
     size: list[int] = []
 
-    async def ours(tokens: int = 200) -> None:
-        reads = await at_once(40, lambda _: bench.turn(f"bench-{tokens}-50"))
+    async def ours(tokens: int = 200, server: Bench = bench) -> None:
+        reads = await at_once(40, lambda _: server.turn(f"bench-{tokens}-50"))
         check(reads, tokens)
         size.extend(read.size for read in reads if tokens == 200)
 
@@ -93,11 +93,20 @@ async def paced(bench: Bench) -> list[Row]:
     short = await bench.cpu_per_turn(bench.fermata, 40, ours)
     once = Bench(bench.fermata, bench.relay, bench.model, bench.database, rounds=1)
     long = await once.cpu_per_turn(bench.fermata, 40, lambda: ours(1000))
+    each = statistics.median(size)
+    size.clear()
+    async with fermata(bench.model, bench.database, **APART) as server:
+        single = replace(bench, fermata=server)
+        await single.turn("bench-50-0")
+        apart = await single.cpu_per_turn(server, 40, lambda: ours(server=single))
     return [
         Row("paced: server CPU per turn", short, "ms", "<= 45 ms", {"relay": theirs}),
         Row("paced: times the relay", short / theirs, "x", "<= 2.4 x"),
         Row("paced: CPU per further token", (long - short) * 1000 / 800, "us", "<= 200 us"),
-        Row("paced: bytes on the wire per turn", statistics.median(size) / 1024, "KiB", "<= 46 KiB"),
+        Row("paced: bytes on the wire per turn", each / 1024, "KiB", "<= 46 KiB"),
+        Row("paced, each token told by itself: server CPU per turn", apart, "ms", "-"),
+        Row("paced, each token told by itself: times the relay", apart / theirs, "x", "-"),
+        Row("paced, each token told by itself: bytes on the wire", statistics.median(size) / 1024, "KiB", "-"),
     ]
 
 

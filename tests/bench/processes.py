@@ -19,6 +19,8 @@ from app.store.embedded import EmbeddedPostgres
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = 60
 MANY_READERS = {f"FERMATA_MAX_READERS{of}": "6000" for of in ("", "_PER_STREAM", "_PER_USER")}
+APART = {"FERMATA_GATHER_MILLISECONDS": "0"}
+"""Each piece of text is told as the model cut it."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 

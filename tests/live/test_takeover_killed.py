@@ -17,6 +17,7 @@ from tests.servers import PATIENCE, LiveStream, Server, Servers
 from tests.sse import Frame, check_order, only, text_of
 
 HANG: dict[str, Any] = {"steps": [{"hang": True}]}
+WHOLE_TEXT = "It is late"
 TEXT_THEN_HANG: dict[str, Any] = {"steps": [{"text": "It is "}, {"text": "late"}, {"hang": True}]}
 STALL = """
 CREATE FUNCTION stall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$
@@ -145,8 +146,8 @@ async def begin_all(doomed: Doomed) -> None:
         await results_of(doomed, "ended", call, TEXT_THEN_HANG),
     ]
     for live in seen:
-        await live.until("text_delta")
-        await live.until("text_delta")
+        while text_of(live.frames) != WHOLE_TEXT:
+            await live.next()
         last = live.frames[-1]
         await durable(doomed.database, last.data["stream_id"], last.n, last.fence)
     await doomed.follow("seen")
