@@ -1,6 +1,6 @@
 """Pauses: the pending external-tool requests. Each change names the state it saw, and follows `domain.pause`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -191,14 +191,16 @@ async def keep_partial(connection: Connection, pause: PauseRecord, results: Sequ
     )
 
 
-async def expired(connection: Connection, limit: int) -> list[tuple[UUID, str]]:
-    """Give (conversation, pause) of held pauses whose time is over, the oldest first."""
+async def expired(connection: Connection, limit: int, *, besides: Collection[str] = ()) -> list[tuple[UUID, str]]:
+    """Give (conversation, pause) of held pauses whose time is over, the oldest first, `besides` left out."""
     query = (
         select(_row.conversation, _row.pause_id)
         .where(_row.state == PauseState.HELD.value, _row.expires_at < func.now())
         .order_by(_row.expires_at)
         .limit(limit)
     )
+    if besides:
+        query = query.where(_row.pause_id.not_in(besides))
     return [(row.conversation, row.pause_id) for row in await connection.execute(query)]
 
 

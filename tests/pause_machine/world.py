@@ -127,7 +127,7 @@ class World:
             self.key,
         )
         for runtime in self.runtimes:
-            await Expiry(runtime._pausing, runtime.go_on_expired).look()
+            await Expiry(runtime._pausing, runtime.go_on_expired, runtime._services.clock.boot_seconds).look()
 
     async def crash(self, replica: int) -> None:
         """Let a runtime's operations die where they are, be found dead, and let a new process take its place."""

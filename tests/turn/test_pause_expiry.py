@@ -10,12 +10,18 @@ from app.domain.ids import row_key
 from app.domain.turn import Pause, ResultsInput
 from app.domain.views import PartialResults
 from app.store import pauses
+from app.turn.facade import pausing as pausing_stage
+from app.turn.facade.expiry import Expiry
 from tests.databases import rows
 from tests.requirements import requirement
 from tests.stage import ADA, CHAT, WEATHER, Stage, result
 from tests.turn.pausing import asks_for, by_results, by_resume, codes, paused, scripted, status, told, until
 
 SOON = 0.05
+NEWER = """
+UPDATE pending_external_tool_requests SET snapshot = jsonb_set(snapshot::jsonb, '{version}', '99')::json
+"""
+OVER = "UPDATE pending_external_tool_requests SET expires_at = requested_at - interval '1 hour'"
 
 
 async def is_over(stage: Stage) -> bool:
@@ -122,6 +128,23 @@ async def test_the_personas_time_holds_for_turns_that_name_none(shared_database:
 
         longer = await paused(stage, "c2", pause_ttl_seconds=3600)
         assert longer.expires_at is not None
+
+
+async def test_pauses_that_can_not_be_resolved_here_keep_none_behind_them_from_its_end(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a newer release stay for a process that can read them."""
+    monkeypatch.setattr(pausing_stage, "AT_ONCE", 1)
+    async with scripted(shared_database) as stage:
+        await paused(stage, "c1", pause_ttl_seconds=3600, on_expiry="continue")
+        await rows(shared_database, NEWER)
+        await paused(stage, "c2", conversation="chat-2", pause_ttl_seconds=3600)
+        await rows(shared_database, OVER)
+        expiry = Expiry(stage.runtime._pausing, stage.runtime.go_on_expired, stage.runtime._services.clock.boot_seconds)
+        for _ in range(2):
+            await expiry.look()
+        assert await stage.pending("chat-2") is None
+        assert await stage.pending() is not None
 
 
 async def test_a_pause_runs_out_when_its_time_is_over_and_it_is_still_held(stage: Stage) -> None:

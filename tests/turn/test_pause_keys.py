@@ -10,10 +10,14 @@ import pytest
 from app.domain.errors import ConversationBusyError, InvalidStateError, KeyReusedError, NotFoundError
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
 from app.domain.views import Cursor, Started
+from app.guardrails.base import Evaluation, GuardContext
+from app.guardrails.registry import Guards
 from app.providers.scripted import Hold
+from tests.databases import rows
+from tests.guardrails.acting import ALLOW, InputOnly, says
 from tests.requirements import requirement
-from tests.stage import ADA, CHAT, WEATHER, Stage, result, turn_input
-from tests.turn.pausing import by_results, codes, paused, scripted, tables
+from tests.stage import ADA, CHAT, WEATHER, Stage, result, running_stage, turn_input
+from tests.turn.pausing import by_results, codes, paused, scripted, tables, until
 
 Post = Callable[[Stage], Awaitable[Any]]
 KINDS = pytest.mark.parametrize("kind", ["turn", "results", "resume"])
@@ -114,6 +118,45 @@ async def test_twenty_at_once_on_two_processes_start_one_operation(shared_databa
         assert len({replace(entry, replayed=True) for entry in started}) == 1
         assert len(set(frames)) == 1
         assert len(one.provider.requests) + len(two.provider.requests) == asked + 1
+
+
+class First(InputOnly):
+    """Judges the first input only when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(says(ALLOW))
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def evaluate_input(self, context: GuardContext, turn: TurnInput) -> Evaluation | None:
+        if not self.begun.is_set():
+            self.begun.set()
+            await self.go.wait()
+        return await super().evaluate_input(context, turn)
+
+
+@pytest.mark.parametrize(
+    ("on_busy", "is_over"), [("reject", True), ("wait", False), ("interrupt", False), ("rollback", False)]
+)
+async def test_a_request_whose_twin_is_accepted_while_it_is_prepared_attaches_to_that_and_ends_it_not(
+    shared_database: str,
+    on_busy: str,
+    is_over: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    guard, hold = First(), Hold()
+    async with running_stage(shared_database, guards=Guards([guard])) as stage:
+        late = asyncio.create_task(stage.runtime.start_turn(turn(on_busy=on_busy)))
+        await asyncio.wait_for(guard.begun.wait(), 20)
+        stage.provider.add([hold, "Mild."])
+        first = await stage.runtime.start_turn(turn(on_busy=on_busy))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        if is_over:
+            hold.release()
+            await read(stage, first)
+        guard.go.set()
+        assert await asyncio.wait_for(late, 20) == replace(first, replayed=True)
+        hold.release()
+        assert b"Mild." in await read(stage, first)
+        assert await stage.said() == [("user", "Hi."), ("assistant", "Mild.")]
 
 
 @KINDS
@@ -219,12 +262,18 @@ async def test_an_operation_that_was_run_again_elsewhere_is_replayed_from_where_
             other.provider.add("Mild.")
             first = await post(stage, request)
             await hold.reached.wait()
+
         # That process has gone and handed over; nothing but the operation's first frames was seen of it.
+        async def runs_again() -> bool:
+            return bool(await rows(shared_database, "SELECT 1 FROM inbound_messages WHERE attempt > 1"))
+
+        before = await post(other, request)
+        await until(runs_again)
         async with asyncio.timeout(30):
             again = await post(other, request)
             frames = await read(other, again)
 
-        assert again == replace(first, replayed=True)
+        assert before == again == replace(first, replayed=True)
         own = [frame for frame in frames.split(b"\n\n") if frame]
         assert own[0].startswith(b"id: %d-1\n" % first.fence)
         assert b"Mild." in frames

@@ -38,7 +38,7 @@ class Watch:
 
 def test_each_failure_is_followed_by_a_longer_wait_and_success_by_none() -> None:
     watch, one, other = Watch(), UUID(int=1), UUID(int=2)
-    setbacks = Setbacks(watch.now)
+    setbacks = Setbacks[UUID](watch.now)
     waits = []
     for _ in range(14):
         waits.append(setbacks.failed(one).wait_seconds)
@@ -54,7 +54,7 @@ def test_each_failure_is_followed_by_a_longer_wait_and_success_by_none() -> None
 
 def test_what_nobody_tried_for_long_is_forgotten() -> None:
     watch, one = Watch(), UUID(int=1)
-    setbacks = Setbacks(watch.now)
+    setbacks = Setbacks[UUID](watch.now)
     for _ in range(5):
         setbacks.failed(one)
     watch.seconds += 2 * FORGOTTEN_SECONDS
@@ -67,7 +67,7 @@ def sweeping(stage: Stage) -> tuple[Takeover, Watch]:
     lifecycle, watch = stage.runtime._lifecycle, Watch()
     lifecycle._sweeping.cancel()
     found = lifecycle._takeover
-    found._setbacks = Setbacks(watch.now)
+    found._setbacks = Setbacks[UUID](watch.now)
     return found, watch
 
 
@@ -118,6 +118,27 @@ async def test_an_ending_that_always_fails_is_tried_less_and_less_and_then_made_
         assert (await stage.play("And now?"))[-1]["final_response_text"] == "Still here."
 
 
+async def test_an_operation_of_a_dead_process_is_made_to_end_as_well_unless_it_lives_again_elsewhere(
+    database: str,
+) -> None:
+    async with running_stage(database) as stage:
+        takeover, watch = sweeping(stage)
+        await left_behind(stage, CHAT)
+        await rows(database, "UPDATE conversations SET running_replica = $1", fresh_uuid())
+        await execute(database, BROKEN.format(code="P0001", what="INSERT ON messages", when=AN_INTERRUPTED_REPLY))
+        for wait in (1, 2, 4):
+            assert await takeover.sweep(no_rerun) == 0
+            watch.seconds += wait
+        (found,) = await rows(database, "SELECT id, running_operation FROM conversations")
+        other = fresh_uuid()
+        await rows(database, "INSERT INTO replicas VALUES ($1, false, now(), now() + interval '1 hour')", other)
+        await rows(database, "UPDATE conversations SET running_replica = $1", other)
+        assert not await takeover._take(found["id"], found["running_operation"], no_rerun)
+        await rows(database, "UPDATE replicas SET dead = true WHERE id = $1", other)
+        assert await takeover.sweep(no_rerun) == 1
+        assert await rows(database, RUNNING) == []
+
+
 async def test_those_whose_ending_fails_keep_nobody_else_waiting(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +152,32 @@ async def test_those_whose_ending_fails_keep_nobody_else_waiting(
         for _ in range(3):
             await takeover.sweep(no_rerun)
         assert [row["conversation_id"] for row in await rows(database, RUNNING)] == ["bad-1", "bad-2"]
+
+
+async def test_an_end_that_can_not_be_written_is_given_up_when_its_process_was_declared_dead(database: str) -> None:
+    async with running_stage(database) as stage:
+        hold = Hold()
+        stage.provider.add(["So far", hold])
+        await stage.runtime.start_turn(turn_input("Hello."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        sweeping(stage)
+        full = BROKEN.format(code="53100", what="INSERT ON messages", when="NEW.role = 'assistant'")
+        await execute(database, full)
+        (ring,) = stage.runtime._services.rings.all()
+        hold.release()
+
+        async def is_settling() -> bool:
+            return ring.sealed
+
+        await until(is_settling)
+        await execute(database, "UPDATE replicas SET dead = true")
+        await stage.runtime._services.lease._renew()
+
+        async def has_left() -> bool:
+            return not stage.runtime._lifecycle.tasks._running
+
+        await until(has_left)
+        assert [row["conversation_id"] for row in await rows(database, RUNNING)] == [CHAT]
 
 
 @pytest.mark.parametrize("code", ["23514", "23505"])

@@ -1,5 +1,6 @@
 """What happens to a held pause without its turn going on: partial results, a cancel, the end of its time."""
 
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
@@ -68,10 +69,10 @@ class Pausing:
         async with self._services.database.transaction() as connection:
             return await pauses.find(connection, conversation, pause_id)
 
-    async def expired(self) -> list[tuple[UUID, str]]:
-        """Give the held pauses whose time is over."""
+    async def expired(self, *, besides: Collection[str]) -> list[tuple[UUID, str]]:
+        """Give held pauses whose time is over, `besides` left out."""
         async with self._services.database.transaction() as connection:
-            return await pauses.expired(connection, AT_ONCE)
+            return await pauses.expired(connection, AT_ONCE, besides=besides)
 
     async def _held(self, connection: Connection, conversation: UUID, pause_id: str) -> PauseRecord:
         seen = await pauses.find(connection, conversation, pause_id, for_update=True)

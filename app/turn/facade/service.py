@@ -108,7 +108,9 @@ class AgentRuntime:
         await self._lifecycle.start()
         if self._languages.detects:
             self._lifecycle.beside(self._languages.warm(), "language")
-        self._lifecycle.beside(Expiry(self._pausing, self.go_on_expired).run(), "expiry")
+        self._lifecycle.beside(
+            Expiry(self._pausing, self.go_on_expired, self._services.clock.boot_seconds).run(), "expiry"
+        )
 
     async def stop(self) -> None:
         """Give everything back; operations that still run are handed over."""

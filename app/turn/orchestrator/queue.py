@@ -16,7 +16,7 @@ from app.domain.turn import OnBusy, StreamStatus
 from app.store import claims, inbound
 from app.store.claims import Running
 from app.store.database import Connection
-from app.store.inbound import InboundRecord
+from app.store.inbound import InboundRecord, KeyTakenError
 from app.turn.orchestrator.ending import Reason, end_seized
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.partial import UnjudgedError, judged_partial
@@ -45,7 +45,7 @@ async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRe
     """Have the turn accepted, now or when it is its turn.
 
     Raises ConversationBusyError for `reject` and for an interrupting turn that a newer one replaced, and
-    RateLimitedError when too many wait.
+    RateLimitedError when too many wait; KeyTakenError when its key is in use.
     """
     try:
         await attempt(None, ())
@@ -76,6 +76,9 @@ async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) 
     left_out: list[str] = []
     async with operation.services.database.transaction() as connection:
         await claims.lock_queue(connection, operation.conversation)
+        if await _has_started(connection, entry):
+            # By a request that came at the same time: it must not make way for itself.
+            raise KeyTakenError
         if makes_way:
             running = await claims.ask_to_cancel(connection, operation.conversation)
         if on_busy == "rollback":
@@ -89,6 +92,12 @@ async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) 
     if running is not None:
         operation.services.cancels.ask(running)
     return Place(number, running, left_out)
+
+
+async def _has_started(connection: Connection, entry: InboundRecord) -> bool:
+    """Tell whether the turn's idempotency key names a turn that was accepted already."""
+    key = entry.idempotency_key
+    return key is not None and await inbound.find_by_key(connection, entry.conversation, entry.kind, key) is not None
 
 
 async def _left_out(connection: Connection, conversation: UUID, running: Running | None) -> list[str]:

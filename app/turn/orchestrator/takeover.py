@@ -56,7 +56,7 @@ class Takeover:
         self._interval = interval
         self._most_reruns = most_reruns
         self._reruns: list[Running] = []
-        self._setbacks = Setbacks(services.clock.boot_seconds)
+        self._setbacks = Setbacks[UUID](services.clock.boot_seconds)
         self._log = structlog.get_logger(__name__)
 
     async def run(self, start: Callable[[Rerun], Running]) -> None:
