@@ -1,11 +1,11 @@
 """Where `python -m app` begins: the commands are imported without looking for garbage, and the one asked for runs."""
 
 import gc
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from app.domain.absent import without
 
 YOUNG: Final = 10_000
 """How many objects may be new before the collector looks through them. With its usual 700 it does so while a turn is
@@ -22,7 +22,7 @@ def commands() -> Callable[[], None]:
     stop every turn for a tenth of a second whenever the collector looks at everything; so it never does.
     """
     gc.disable()
-    with without(UNASKED), built_later():
+    with without(*UNASKED), built_later():
         from app.commands import cli  # noqa: PLC0415 - the collector has to be off by then
 
     gc.freeze()
@@ -32,28 +32,13 @@ def commands() -> Callable[[], None]:
 
 
 @contextmanager
-def without(modules: tuple[str, ...]) -> Iterator[None]:
-    """Let imports take these modules for not installed; None in the table of modules says so to Python."""
-    hidden = [name for name in modules if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-
-
-@contextmanager
 def built_later() -> Iterator[None]:
     """Let pydantic build a model when it is first used; a model has what its base has, so the base of all is told.
 
-    Most of FastAPI's models are for its description, and most of ours are parts of others, bases, or of rare calls.
+    Most of FastAPI's models are for its description, and most of the settings' are parts of others.
     """
     from pydantic import BaseModel  # noqa: PLC0415 - the collector has to be off by then
-    from pydantic.warnings import UnsupportedFieldAttributeWarning  # noqa: PLC0415
 
-    # FastAPI silences it around what it builds at once: it hands names of parameters on that pydantic has no use for.
-    warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
     BaseModel.model_config["defer_build"] = True
     try:
         yield

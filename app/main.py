@@ -6,7 +6,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from fastapi import FastAPI
 
-from app.api.openapi import operation_id
 from app.api.policy import DoorPolicy, key_of
 from app.api.readers import ReaderLimits
 from app.api.router import install
@@ -34,7 +33,6 @@ def create_app(settings: Settings, *, runtime: Running = running) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=operation_id,
     )
     install(app, door_policy(settings))
     return app

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn
 
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 
 from app.api.policy import Door
+from app.api.route import Route
 from app.domain.errors import MalformedError, ValidationError
 from app.domain.text import clean
 
@@ -35,11 +35,11 @@ class JsonRequest(Request):
         return value
 
 
-class DoorRoute(APIRoute):
+class DoorRoute(Route):
     """A route that knows who calls before it reads a body, and reads bodies by `JsonRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See APIRoute."""
+        """See the framework's route."""
         handle = self.handler()
 
         async def admitted(request: Request) -> Response:

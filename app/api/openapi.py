@@ -1,12 +1,13 @@
 """The OpenAPI document: version 3.2, which can describe the items of an event stream, and the schemas it shares."""
 
 import json
+import warnings
 from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from app.api.schemas.problems import ProblemOut
 
@@ -18,21 +19,18 @@ _DESCRIPTION: Final = (
 )
 
 
-def operation_id(route: APIRoute) -> str:
-    """Name an operation by its function, so that generated clients keep their names."""
-    return route.name
-
-
 def document(app: FastAPI) -> dict[str, Any]:
     """Make the document once; later calls give the same one."""
     if app.openapi_schema is None:
-        made = get_openapi(
-            title=app.title,
-            version=app.version,
-            openapi_version=VERSION,
-            description=_DESCRIPTION,
-            routes=app.routes,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)  # see `app.api.route`
+            made = get_openapi(
+                title=app.title,
+                version=app.version,
+                openapi_version=VERSION,
+                description=_DESCRIPTION,
+                routes=app.routes,
+            )
         schemas: dict[str, Any] = made.setdefault("components", {}).setdefault("schemas", {})
         frames = _frames(_REFERENCE)
         schemas.update(frames.pop("$defs", {}))

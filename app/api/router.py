@@ -51,7 +51,8 @@ def install(app: FastAPI, policy: DoorPolicy) -> None:
         users,
     )
     for module in (*chatting, health, metrics, page):
-        app.include_router(module.router)
+        # As they are: the framework would work each of them out anew for the application that takes them.
+        app.router.routes.extend(module.router.routes)
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, limit=policy.max_body_bytes)

@@ -131,6 +131,47 @@ def test_models_are_built_when_they_are_first_used() -> None:
     assert done.stdout == "False False False\nHello True\n", done.stderr
 
 
+ASKED = """
+import asyncio
+from app.main import create_app
+from app.settings import load_settings
+
+app = create_app(load_settings())
+
+def worked_out():
+    ready = [route for route in app.routes if "app" in vars(route)]
+    print(*(method + " " + route.path for route in ready for method in route.methods))
+
+async def ask(method, path):
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            print(message["status"])
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [(b"host", b"x")]}
+    await app(scope, receive, send)
+
+worked_out()
+asyncio.run(ask("GET", "/healthz"))
+asyncio.run(ask("GET", "/nowhere"))
+worked_out()
+print("pydantic.v1" in sys.modules)
+"""
+
+
+def test_a_route_is_worked_out_when_it_is_first_called() -> None:
+    done = run(STARTED + ASKED)
+    assert [line for line in done.stdout.splitlines() if "[" not in line] == [
+        "",
+        "200",
+        "404",
+        "GET /healthz",
+        "False",
+    ], done
+
+
 def test_a_start_describes_the_whole_interface() -> None:
     done = run("from app.__main__ import commands; commands()(['openapi', '--check'])")
     assert done.returncode == 0, done.stderr

@@ -5,9 +5,10 @@ from http import HTTPStatus
 from fastapi import APIRouter, Response
 
 from app.api.deps import RuntimeDep
+from app.api.route import Route
 from app.api.schemas.health import LiveOut, ReadyOut
 
-router = APIRouter(tags=["health"])
+router = APIRouter(route_class=Route, tags=["health"])
 
 
 @router.head("/healthz", include_in_schema=False)

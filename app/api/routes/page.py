@@ -6,10 +6,11 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, Response
 
+from app.api.route import Route
 from app.domain.errors import NotFoundError
 from app.domain.jsontext import dumps
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=Route, include_in_schema=False)
 
 FOLDER: Final = Path(__file__).parent.parent / "page"
 _CONTENT_POLICY: Final = (

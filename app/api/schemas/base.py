@@ -10,13 +10,13 @@ CONVERSATION_ID: Final = "^[A-Za-z0-9._:-]{1,128}$"
 class Input(BaseModel):
     """A body that comes in: unknown fields are refused, and no value is turned into another type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, defer_build=True)
 
 
 class Output(BaseModel):
     """A body that goes out. Its fields have no defaults: a client always finds all of them."""
 
-    model_config = ConfigDict(frozen=True, from_attributes=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True, defer_build=True)
 
 
 def not_blank(text: str) -> str:
