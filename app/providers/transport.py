@@ -18,6 +18,8 @@ from app.providers.calls import ON_END, HttpPolicy
 
 _HEADERS: Final = {"accept-encoding": "identity", "user-agent": "fermata"}
 _READ_BYTES: Final = 1 << 18
+"""A read takes as much as the client lets wait without reading the socket any slower."""
+
 _ADDRESSES: Final = 64
 """How many addresses are kept taken apart: a dialect may have one for each model."""
 
