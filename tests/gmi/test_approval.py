@@ -125,6 +125,18 @@ async def test_the_arguments_may_be_changed_and_the_model_is_told(shared_databas
     assert json.loads(answer) == {"changed_by_a_person": {"arguments": {"cents": 250}}, "output": {"paid": 250}}
 
 
+async def test_calls_are_run_and_told_in_their_order_whatever_order_the_decisions_came_in(
+    shared_database: str, tmp_path: Path
+) -> None:
+    tool = PayBack()
+    async with till(shared_database, tmp_path, tool) as stage:
+        request = await asked(stage, *(call("pay_back", {"cents": cents}, id=f"c{cents}") for cents in (1, 2, 3)))
+        stage.provider.add("Done.")
+        await stage.pass_results(request["stream_id"], says("c3"), says("c2", approved=False), says("c1"))
+        assert tool.paid == [1, 3]
+        assert list(last_tool_messages(stage)) == ["c1", "c2", "c3"]
+
+
 async def test_a_denied_call_is_not_run_and_the_model_reads_why(shared_database: str, tmp_path: Path) -> None:
     tool = PayBack()
     async with till(shared_database, tmp_path, tool) as stage:

@@ -99,6 +99,18 @@ async def test_a_partial_result_survives_a_restart_and_counts_on_every_process(s
         assert [message["content"] for message in told(stage.provider.requests[-1])[-3:]] == ["one", "two", "three"]
 
 
+async def test_what_has_come_since_a_request_looked_counts_for_its_partial_results(stage: Stage) -> None:
+    pause = await paused(stage, "c1", "c2")
+    looked = await stage.runtime._queries.pause(row_key("", CHAT), pause.pause_id)
+    assert looked is not None
+    await partly(stage, "results", pause, result("c1", "one"))
+    before = await tables(stage.database)
+    with pytest.raises(InvalidStateError, match="answered otherwise"):
+        await stage.runtime._pausing.keep_partial(looked, (result("c1", "another"),))
+    assert await stage.runtime._pausing.keep_partial(looked, (result("c2", "two"),)) is None
+    assert await tables(stage.database) == before
+
+
 @requirement("R95", "R98", "R109", "R104")
 @pytest.mark.parametrize("how", ["results", "resume", "new_turn", "cancelled"])
 async def test_a_stored_partial_result_is_its_calls_answer_however_the_pause_ends(stage: Stage, how: str) -> None:

@@ -136,6 +136,16 @@ async def test_each_call_of_a_final_output_was_run_or_refused_by_the_gmi_itself(
     assert await stage.pending() is None
 
 
+async def test_a_call_without_an_id_or_under_one_of_this_turn_gets_its_own(stage: Stage) -> None:
+    stage.provider.add([call("current_time", {}, id="c1")], [weather("c1"), weather("c2"), weather("c2"), weather("")])
+    request = (await stage.play("What is the weather?", tools=[WEATHER]))[-1]
+
+    ids = [one_of["id"] for one_of in request["tool_calls"]]
+    assert ids[1] == "c2"
+    assert all(ids)
+    assert len({*ids, "c1"}) == 5
+
+
 async def test_a_request_for_two_calls_under_one_id_gives_each_its_own(stage: Stage) -> None:
     pause = await paused(stage, "c1")
     stage.provider.add([weather("c1", "Rome"), weather("c1", "Oslo")])

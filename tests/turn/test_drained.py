@@ -1,0 +1,63 @@
+"""A drain: nothing new is taken, nothing that was said is lost, and what still runs can be taken over at once."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.domain.errors import UnavailableError
+from app.providers.scripted import Hold
+from app.streaming.log import LogWriter
+from tests.databases import rows
+from tests.stage import running_stage, turn_input
+from tests.turn.pausing import until
+
+SAID = "SELECT frames FROM stream_events ORDER BY fence, first_n"
+
+
+async def never(_: LogWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_process_that_goes_writes_what_was_said_and_hands_its_operations_over(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogWriter, "run", never)
+    async with running_stage(shared_database) as stage:
+        hold = Hold()
+        stage.provider.add(["So far", hold])
+        await stage.runtime.start_turn(turn_input("Hello."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        ring = stage.runtime._services.rings.all()[0]
+        with capture_logs() as logs:
+            await stage.runtime.drain()
+
+        assert [log["status"] for log in logs if log["event"] == "operation"] == ["lost"]
+        assert ring.lost
+        assert b"So far" in b"".join(row["frames"] for row in await rows(shared_database, SAID))
+        assert [row["dead"] for row in await rows(shared_database, "SELECT dead FROM replicas")] == [True]
+        assert not (await stage.runtime.readiness())["accepting"]
+        with pytest.raises(UnavailableError, match="shutting down"):
+            await stage.runtime.start_turn(turn_input("Hello?", conversation="chat-2"))
+
+        async def takes_nothing_over() -> bool:
+            return stage.runtime._lifecycle._sweeping.done
+
+        await until(takes_nothing_over)
+
+
+async def test_what_ends_within_the_grace_ends_as_ever(shared_database: str) -> None:
+    async with running_stage(shared_database, drain_grace_seconds=30) as stage:
+        hold = Hold()
+        stage.provider.add([hold, "Done."])
+        playing = asyncio.create_task(stage.play("Hello."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        draining = asyncio.create_task(stage.runtime.drain())
+
+        async def is_draining() -> bool:
+            return not stage.runtime._lifecycle._open
+
+        await until(is_draining)
+        hold.release()
+        assert (await asyncio.wait_for(playing, 20))[-1]["final_response_text"] == "Done."
+        await asyncio.wait_for(draining, 20)
