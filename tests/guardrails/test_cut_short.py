@@ -10,7 +10,7 @@ import pytest
 from app.domain.errors import GuardrailMissingError
 from app.domain.turn import StreamStatus, TurnOptions
 from app.domain.views import Started
-from app.guardrails.base import Evaluation, GuardConfig
+from app.guardrails.base import Evaluation, GuardConfig, GuardContext, OutputChunk, Sources
 from app.guardrails.registry import Guards
 from app.providers.errors import failure
 from app.providers.scripted import Hold, ScriptedProvider, call
@@ -152,6 +152,34 @@ async def test_a_guard_that_never_answers_does_not_keep_an_end_back(
             await closed(stage, started.stream_id)
         assert await stage.said() == [("user", "Hello")]
         assert "xylo" not in await replay(stage, started.stream_id)
+
+
+async def test_a_cancel_that_comes_again_does_not_break_into_the_last_word(shared_database: str) -> None:
+    guard = Deciding()
+    async with running_stage(shared_database, guards=Guards([guard])) as stage:
+        async with writing(stage, Hold()) as started:
+            for _ in range(2):
+                assert await stage.runtime.cancel(ADA, started.stream_id) == "cancelling"
+                await asyncio.wait_for(guard.begun.wait(), 20)
+            await asyncio.sleep(0)  # a cancel that had an effect would have it now
+            guard.go.set()
+            await closed(stage, started.stream_id)
+        view = await stage.runtime.stream_state(ADA, started.stream_id)
+        assert view.status is StreamStatus.CANCELLED
+        assert await stage.said() == [("user", "Hello"), ("assistant", "The xylograph is")]
+
+
+class Deciding(OutputOnly):
+    """Lets everything pass, the last word only when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(says(ALLOW), "g")
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def evaluate_output(self, context: GuardContext, chunk: OutputChunk, sources: Sources) -> Evaluation | None:
+        self.begun.set()
+        await self.go.wait()
+        return await super().evaluate_output(context, chunk, sources)
 
 
 @pytest.mark.parametrize("mode", ["hold", "sentence"])

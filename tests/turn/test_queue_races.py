@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from app.domain.errors import ConversationBusyError, DatabaseError
 from app.domain.ids import fresh_uuid, row_key
+from app.domain.jsontext import loads
 from app.domain.turn import OperationKind
 from app.domain.views import Started
 from app.providers.scripted import Hold
@@ -165,6 +166,22 @@ async def test_a_rollback_takes_over_what_a_lost_one_was_to_roll_back(shared_dat
         assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
         assert [text for role, text in await stage.said() if role == "user"] == ["First.", "Second.", "The right one."]
         assert await waiting(stage) == 0
+
+
+async def test_a_rollback_that_waits_has_stored_what_it_is_to_roll_back(stage: Stage) -> None:
+    first = await first_runs(stage)
+    stage.runtime._services.cancels.forget(first.fence)  # so that it does not give way
+    late = asyncio.create_task(stage.runtime.start_turn(turn_input("The right one.", on_busy="rollback")))
+
+    async def waits() -> bool:
+        return await waiting(stage) == 1
+
+    await until(waits)
+    (row,) = await rows(stage.database, "SELECT payload FROM inbound_messages WHERE status = 'waiting'")
+    assert loads(row["payload"])[LEAVES_OUT] == [first.turn_id]
+    late.cancel()
+    with suppress(asyncio.CancelledError):
+        await late
 
 
 async def test_a_waiter_waits_on_while_the_database_is_away(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,19 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from app.domain.ids import fresh_uuid, row_key
 from app.domain.pause import PauseEvent
-from app.domain.turn import Pause
+from app.domain.turn import Pause, TurnOptions
 from app.providers.scripted import Hold
-from app.store import retention
+from app.store import claims, retention
 from app.store.database import OutcomeUnknownError
 from app.turn.orchestrator.rerun import Rerun
 from tests.databases import execute, rows
-from tests.stage import ADA, CHAT, Stage, one, result, running_stage, turn_input
-from tests.turn.pausing import by_results, codes, held, paused, scripted, status, until
+from tests.stage import ADA, CHAT, WEATHER, Stage, one, result, running_stage, turn_input
+from tests.turn.pausing import by_results, codes, held, paused, scripted, status, until, weather
 
 
 def put(table: str, column: str, path: str) -> str:
@@ -26,6 +28,8 @@ def put(table: str, column: str, path: str) -> str:
     return f"UPDATE {table} SET {column} = jsonb_set({column}::jsonb, '{{{path}}}', '99')::json"  # noqa: S608 - names of this module
 
 
+LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+SECONDS = 599.0
 FENCE = "SELECT fence FROM conversations WHERE conversation_id = $1"
 
 
@@ -244,6 +248,45 @@ async def test_a_continuation_is_run_again_only_if_nothing_was_seen_of_it_and_al
             assert "TURN_INTERRUPTED" in codes(await asyncio.wait_for(passing, 20))
             states = await rows(shared_database, "SELECT state FROM pending_external_tool_requests")
             assert [row["state"] for row in states] == ["ended"]
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+async def test_neither_a_cancel_nor_the_end_of_its_time_breaks_into_an_outcome_that_is_written(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    pauses: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    hold, services, timeout = Hold(), stage.runtime._services, asyncio.timeout
+    deadlines: list[asyncio.Timeout] = []
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        made = timeout(seconds)
+        if seconds == SECONDS:
+            deadlines.append(made)
+        return made
+
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    stage.provider.add([hold, weather("c1")] if pauses else [hold, "Done."])
+    options = TurnOptions(turn_timeout_seconds=SECONDS)
+    started = await stage.runtime.start_turn(turn_input("Hello.", tools=[WEATHER], options=options))
+    await asyncio.wait_for(hold.reached.wait(), 20)
+    assert [deadline.when() is None for deadline in deadlines] == [False]
+
+    async def is_written() -> bool:
+        return bool(await rows(stage.database, LOCKED))
+
+    with capture_logs() as logs:
+        async with services.database.transaction() as connection:
+            await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            await claims.lock(connection, row_key("", CHAT))
+            hold.release()
+            await until(is_written)
+            assert [deadline.when() for deadline in deadlines] == [None]
+            stage.runtime.cancel_operation(started)
+        await until_idle(stage)
+    expected = "paused" if pauses else "completed"
+    assert [log["status"] for log in logs if log["event"] == "operation"] == [expected]
+    assert await status(stage, started.stream_id) == expected
 
 
 # What is erased -------------------------------------------------------------------------------------------------

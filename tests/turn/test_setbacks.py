@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.domain.ids import fresh_uuid, row_key
+from app.guardrails.registry import Guards
 from app.providers.scripted import Hold, call
 from app.store import claims, inbound
 from app.turn.orchestrator import takeover as takeover_stage
@@ -16,6 +17,7 @@ from app.turn.orchestrator.queue import GAVE_WAY
 from app.turn.orchestrator.setbacks import FORGOTTEN_SECONDS, LONGEST_WAIT_SECONDS, Setbacks
 from app.turn.orchestrator.takeover import Takeover
 from tests.databases import execute, rows
+from tests.guardrails.acting import ALLOW, OutputOnly, says
 from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, turn_input
 from tests.turn.pausing import status, tables, until, weather
 
@@ -121,7 +123,7 @@ async def test_an_ending_that_always_fails_is_tried_less_and_less_and_then_made_
 async def test_an_operation_of_a_dead_process_is_made_to_end_as_well_unless_it_lives_again_elsewhere(
     database: str,
 ) -> None:
-    async with running_stage(database) as stage:
+    async with running_stage(database, guards=Guards([OutputOnly(says(ALLOW), "g")])) as stage:
         takeover, watch = sweeping(stage)
         await left_behind(stage, CHAT)
         await rows(database, "UPDATE conversations SET running_replica = $1", fresh_uuid())
@@ -137,6 +139,8 @@ async def test_an_operation_of_a_dead_process_is_made_to_end_as_well_unless_it_l
         await rows(database, "UPDATE replicas SET dead = true WHERE id = $1", other)
         assert await takeover.sweep(no_rerun) == 1
         assert await rows(database, RUNNING) == []
+        # Nobody has judged what it had said.
+        assert all(b"So far" not in row["frames"] for row in await rows(database, "SELECT frames FROM stream_events"))
 
 
 async def test_those_whose_ending_fails_keep_nobody_else_waiting(
