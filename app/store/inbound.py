@@ -9,7 +9,21 @@ from typing import Any, Final
 from uuid import UUID
 
 from asyncpg import UniqueViolationError
-from sqlalchemy import JSON, ColumnElement, Row, and_, bindparam, delete, exists, func, insert, literal, select, update
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
 
 from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps_text
@@ -235,6 +249,17 @@ async def waiters_of(connection: Connection, replica: UUID) -> list[tuple[UUID, 
     """Give (conversation, operation) of the turns that wait in the process, as far as the database knows."""
     query = select(_row.conversation, _row.operation).where(_row.status == "waiting", _row.replica == replica)
     return [(row.conversation, row.operation) for row in await connection.execute(query)]
+
+
+async def forget_waiters(connection: Connection) -> None:
+    """Remove turns that waited in processes of which nothing is known any more."""
+    known = exists().where(replicas.c.id == _row.replica)
+    lost = select(_row.conversation, _row.operation).where(_row.status == "waiting", ~known)
+    await connection.execute(
+        delete(inbound_messages).where(
+            tuple_(_row.conversation, _row.operation).in_(lost.with_for_update(skip_locked=True))
+        )
+    )
 
 
 async def leave_queue(connection: Connection, conversation: UUID, operation: UUID) -> None:

@@ -9,6 +9,7 @@ from app.domain.errors import AlreadyExistsError, NotFoundError, ProviderError
 from app.domain.ids import row_key
 from app.domain.turn import Caller
 from app.providers.errors import failure
+from app.store import passages
 from tests.databases import execute, rows
 from tests.memory.shelf import Shelf, Topics, open_shelf
 from tests.stage import ADA, Stage
@@ -147,6 +148,19 @@ async def test_a_document_of_the_same_name_elsewhere_is_another_one(shelf: Shelf
     assert await shelf.names("hound") == ["d"]
     assert set(await shelf.names("hound", ELSEWHERE)) == {"d", "own"}
     assert set(await shelf.names("hound", BOB)) == {"d", "bobs"}
+
+
+async def test_passages_of_one_name_elsewhere_have_vectors_of_their_own(shared_database: str) -> None:
+    topics, callers = Topics(), {ADA: "A hound.", ELSEWHERE: "A car in the rain."}
+    async with open_shelf(shared_database, topics) as shelf:
+        for caller, content in callers.items():
+            await shelf.put("d", content, caller)
+        for caller, content in callers.items():
+            found = await shelf.found(content, caller)
+            async with shelf.database.transaction() as connection:
+                vectors = await passages.vectors(connection, caller.organization_id, found)
+            (own,) = await topics.embed([content])
+            assert {name: list(vector) for name, vector in vectors.items()} == {"d#1": pytest.approx(own)}
 
 
 async def test_collections_are_looked_in_as_named_and_an_empty_list_is_none(shelf: Shelf) -> None:

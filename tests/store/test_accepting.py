@@ -173,6 +173,32 @@ async def test_who_wants_a_conversation_that_is_in_use_or_anothers_is_told_so(
         assert await taken(store, claim_of(own), create=create) > fence
 
 
+async def waiting(connection: Connection, process: UUID) -> tuple[UUID, int]:
+    """Let a turn wait in a process and give it with its place."""
+    entry = InboundRecord(
+        KEY, fresh_uuid(), OperationKind.TURN, "waiting", f"st_{process.hex}", "turn", 0, 1,
+        touched=False, pause_id=None, payload={},
+    )  # fmt: skip
+    place = await inbound.enqueue(connection, entry, replica=process, at_head=False, longest=9)
+    assert place is not None
+    return entry.operation, place
+
+
+async def test_what_waited_in_a_process_of_which_nothing_is_known_any_more_is_removed(database: str) -> None:
+    async with replica(database) as (store, own):
+        await taken(store, claim_of(own), create=True)
+        async with store.transaction() as connection:
+            dead = fresh_uuid()
+            await replicas.register(connection, dead, timedelta(hours=-2))
+            await replicas.leave(connection, dead)
+            waits = [await waiting(connection, process) for process in (own, dead)]
+            for left in (waits, waits[:1]):
+                await inbound.forget_waiters(connection)
+                found = await connection.driver.fetch("SELECT operation, place FROM inbound_messages ORDER BY place")
+                assert [tuple(row) for row in found] == left
+                await replicas.forget_dead(connection)
+
+
 @pytest.mark.parametrize(("lease", "dead", "goes_first"), [(60, False, True), (60, True, False), (-60, False, False)])
 async def test_a_waiter_goes_first_as_long_as_its_process_lives(
     database: str,
@@ -182,20 +208,13 @@ async def test_a_waiter_goes_first_as_long_as_its_process_lives(
 ) -> None:
     async with replica(database) as (store, own):
         await taken(store, claim_of(own), create=True)
-        other, waits = fresh_uuid(), []
+        other = fresh_uuid()
         async with store.transaction() as connection:
             await left_idle(connection)
             await replicas.register(connection, other, timedelta(seconds=lease))
             if dead:
                 await replicas.leave(connection, other)
-            for process in (other, own):
-                entry = InboundRecord(
-                    KEY, fresh_uuid(), OperationKind.TURN, "waiting", f"st_{process.hex}", "turn", 0, 1,
-                    touched=False, pause_id=None, payload={},
-                )  # fmt: skip
-                place = await inbound.enqueue(connection, entry, replica=process, at_head=False, longest=9)
-                assert place is not None
-                waits.append((entry.operation, place))
+            waits = [await waiting(connection, process) for process in (other, own)]
             operation, place = waits[-1]
             assert await inbound.is_next(connection, KEY, operation, place) is not goes_first
         claim = replace(claim_of(own), operation=operation, place=place)

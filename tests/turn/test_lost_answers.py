@@ -17,6 +17,8 @@ from app.providers.scripted import Hold, call
 from app.store import claims, inbound, replicas, streams
 from app.store.database import Connection, Database
 from app.turn.facade.host import Chunk
+from app.turn.orchestrator.ending import end_seized
+from app.turn.orchestrator.queue import GAVE_WAY
 from tests.databases import rows
 from tests.kill_points import COMMIT, DONE, KillPoints, kill_points
 from tests.stage import ADA, CHAT, WEATHER, Stage, result, turn_input
@@ -141,6 +143,28 @@ async def test_a_turn_that_has_landed_and_was_taken_over_since_is_not_run_here(d
         await hold.reached()
         async with other.transaction() as connection:
             await run_again_elsewhere(connection)
+        stored = await tables(database)
+        hold.drop()
+        assert codes(await asyncio.wait_for(late, 30)) == ["SYS_SERVICE_UNAVAILABLE"]
+        assert await tables(database) == stored
+        await other.close()
+
+
+@pytest.mark.parametrize("name", ["accept", "take"])
+async def test_a_turn_that_has_landed_and_had_to_make_way_since_is_not_accepted_again(database: str, name: str) -> None:
+    async with behind(database) as (stage, points):
+        await before(stage, name)
+        hold, other = points.hold(name, DONE, KEY), Database(database, pool_size=1)
+        late = asyncio.create_task(stage.play("Late."))
+        await hold.reached()
+        async with other.transaction() as connection:
+            running = await claims.ask_to_cancel(connection, KEY)
+            assert running is not None
+            entry = await inbound.find(connection, KEY, running.operation)
+            seized = await claims.seize(connection, KEY, running.operation, only_dead=False)
+            assert entry is not None
+            assert seized is not None
+            await end_seized(connection, stage.runtime._services, seized, entry, GAVE_WAY)
         stored = await tables(database)
         hold.drop()
         assert codes(await asyncio.wait_for(late, 30)) == ["SYS_SERVICE_UNAVAILABLE"]

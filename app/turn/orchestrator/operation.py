@@ -149,6 +149,7 @@ class Operation:
         async def landed(connection: Connection) -> int | None:
             state = await claims.lock(connection, self.conversation)
             if state is None or state[1] != self.id:
+                await self._check_not_over(connection)
                 return None
             if state[0] not in self._opening:
                 # It was accepted, and another process has taken it over since then.
@@ -175,6 +176,7 @@ class Operation:
         async def landed(connection: Connection) -> int | None:
             state = await claims.lock(connection, self.conversation)
             if state is None or state[1] != self.id:
+                await self._check_not_over(connection)
                 return None
             entry = await inbound.find(connection, self.conversation, self.id)
             if entry is None or entry.attempt > 1:
@@ -191,6 +193,12 @@ class Operation:
             self.fence = fence
             self._begin([b"id: %d-%d%b" % (fence, n, rest) for n, rest in enumerate(rests, start=1)])
         return bool(fence)
+
+    async def _check_not_over(self, connection: Connection) -> None:
+        """Raise ReplicaGoneError when it was accepted, and another has ended it since then: once is enough."""
+        entry = await inbound.find(connection, self.conversation, self.id)
+        if entry is not None and entry.status != "waiting":
+            raise ReplicaGoneError
 
     def adopt(self, operation: UUID, fence: int) -> None:
         """Go on as an operation that another process had begun, under the fence that took it over from there."""

@@ -76,6 +76,7 @@ class Takeover:
             async with self._database.transaction() as connection:
                 await replicas.mark_expired(connection, lease.length)
                 await replicas.forget_dead(connection)
+                await inbound.forget_waiters(connection)
         async with self._database.transaction() as connection:
             orphans = await replicas.orphans(connection, AT_ONCE, besides=self._setbacks.waiting())
         taken = [
