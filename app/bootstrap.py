@@ -33,7 +33,6 @@ from app.providers.setup import ModelSetup, set_up
 from app.settings import Settings
 from app.skills.folder import load_skills
 from app.store.database import Database
-from app.store.embedded import EmbeddedPostgres
 from app.store.migrate import check_current, upgrade_async
 from app.store.notify import ListenBus, LookBus
 from app.store.pauses import iso
@@ -102,7 +101,7 @@ async def running(settings: Settings, **parts: Unpack[Parts]) -> AsyncIterator[A
         if settings.auto_migrate if settings.auto_migrate is not None else embedded:
             await upgrade_async(_direct(settings, url))
         else:
-            await check_current(url, pooled=settings.database_pooler == "transaction")
+            await check_current(url)
         runtime = build(settings, url, **parts)
         await runtime.start()
         try:
@@ -117,6 +116,8 @@ async def database_url(settings: Settings) -> AsyncIterator[str]:
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value()
         return
+    from app.store.embedded.supervisor import EmbeddedPostgres  # noqa: PLC0415 - most services have a URL
+
     log = structlog.get_logger("app.store.embedded")
     embedded = EmbeddedPostgres(settings.data_dir, log=log.info)
     try:

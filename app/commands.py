@@ -22,7 +22,7 @@ from app.observability.logging import configure_logging, leave_out
 from app.providers.doctor import table
 from app.providers.setup import set_up
 from app.settings import PREFIX, Settings, SettingsError, load_settings
-from app.store.embedded import EmbeddedPostgresError
+from app.store.embedded.errors import EmbeddedPostgresError
 from app.store.migrate import upgrade_async
 
 FAILED: Final = 1

@@ -42,7 +42,7 @@ ModelId = Annotated[str, Field(pattern="^[^:\\s]+:\\S+$")]
 class ApiKeySetting(BaseModel):
     """One API key: its name, its SHA-256, the organization it acts in, and what it may do."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
     name: str = Field(min_length=1, max_length=128, description="Names the key in logs; also its default user id.")
     sha256: str = Field(pattern="^[0-9a-fA-F]{64}$", description='SHA-256 of the key: printf %s "$KEY" | sha256sum')
@@ -56,7 +56,7 @@ class ApiKeySetting(BaseModel):
 class LanguageSetting(BaseModel):
     """Which languages are served; without `supported` all are. `detect` looks at inputs whose language is not told."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     default: str = Field(default="en", min_length=2, max_length=64)
     supported: list[str] = []
@@ -76,6 +76,7 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
         frozen=True,
         hide_input_in_errors=True,
         populate_by_name=True,
+        defer_build=True,
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; only loopback without API keys.")

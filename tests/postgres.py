@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.store.embedded import EmbeddedPostgres
+from app.store.embedded.supervisor import EmbeddedPostgres
 
 
 @contextmanager

@@ -12,7 +12,7 @@ Seconds = Annotated[float, Field(gt=0)]
 class CompactionSetting(BaseModel):
     """How a rolling summary is made. In a profile, what is left out is as in the settings that hold for all modes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     enabled: bool = Field(default=False, description="Whether there is a rolling summary.")
     model: str | None = Field(default=None, pattern="^[^:\\s]+:\\S+$", description="`provider:model` that writes it.")

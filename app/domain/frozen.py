@@ -115,6 +115,7 @@ else:
 
         def make(given: type[T]) -> type[T]:
             _check(given)
+            given.__doc__ = given.__doc__ or given.__name__  # else its signature is written out, which takes longest
             made = bare(given)
             _check_fields(made)
             return _frozen(made)

@@ -16,7 +16,7 @@ BOTH: Final[list[Stage]] = ["input", "output"]
 
 
 class _Options(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class RequiredOptions(_Options):
@@ -100,17 +100,19 @@ class CeilingOptions(_Options):
 class GuardOptions(_Options):
     """How the guards that ship work, by their names."""
 
-    pii: PiiOptions = PiiOptions()
-    presidio: PresidioOptions = PresidioOptions()
-    secrets: SecretsOptions = SecretsOptions()
-    prompt_injection: InjectionOptions = InjectionOptions()
-    moderation: ModerationOptions = ModerationOptions()
-    grounding: GroundingOptions = GroundingOptions()
-    ceiling: CeilingOptions = CeilingOptions()
+    pii: PiiOptions = Field(default_factory=PiiOptions.model_construct)
+    presidio: PresidioOptions = Field(default_factory=PresidioOptions.model_construct)
+    secrets: SecretsOptions = Field(default_factory=SecretsOptions.model_construct)
+    prompt_injection: InjectionOptions = Field(default_factory=InjectionOptions.model_construct)
+    moderation: ModerationOptions = Field(default_factory=ModerationOptions.model_construct)
+    grounding: GroundingOptions = Field(default_factory=GroundingOptions.model_construct)
+    ceiling: CeilingOptions = Field(default_factory=CeilingOptions.model_construct)
 
 
 class GuardrailSettings(BaseModel):
     """The settings of guardrails, as part of all settings."""
+
+    model_config = ConfigDict(defer_build=True)
 
     guardrails: list[str] = Field(
         default_factory=list,
@@ -136,7 +138,7 @@ class GuardrailSettings(BaseModel):
         default_factory=list, description="Regular expressions of which each input must match one (JSON list)."
     )
     guardrail_options: GuardOptions = Field(
-        default_factory=GuardOptions,
+        default_factory=GuardOptions.model_construct,
         repr=False,
         description="How the guardrails that ship work: a JSON object by their names.",
     )

@@ -13,7 +13,7 @@ SIZE: Final = 512
 OVERLAP: Final = 64
 """How many characters of the sentences before are said again, so that a thought that was cut is found on both sides."""
 
-_SENTENCE: Final = re.compile(r".+?(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n\s*|$)", re.DOTALL)
+_SENTENCE: Final = r"(?s).+?(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？]+|\n\s*|$)"  # compiled when a document is first cut
 _BREAK: Final = re.compile(r"\s")
 
 
@@ -53,7 +53,7 @@ def _tail(pieces: Sequence[str]) -> list[str]:
 
 def _pieces(text: str) -> Iterator[str]:
     """Give the sentences and lines of a text, none longer than a chunk; together they are the text."""
-    for found in _SENTENCE.finditer(text):
+    for found in re.finditer(_SENTENCE, text):
         piece = found[0]
         while len(piece) > SIZE:
             cut = next((place.end() for place in reversed(list(_BREAK.finditer(piece, 0, SIZE)))), SIZE)

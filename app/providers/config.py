@@ -37,7 +37,7 @@ _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class PricesPart(_Part):
@@ -101,8 +101,8 @@ class ProvidersFile(_Part):
     """The whole file."""
 
     providers: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")], ProviderPart] = Field(default_factory=dict)
-    limits: LimitsPart = LimitsPart()
-    roles: RolesPart = RolesPart()
+    limits: LimitsPart = Field(default_factory=LimitsPart.model_construct)
+    roles: RolesPart = Field(default_factory=RolesPart.model_construct)
     fallbacks: tuple[ModelId, ...] = ()
 
     def facts(self, model_id: str) -> ModelFacts:

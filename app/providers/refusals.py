@@ -14,19 +14,23 @@ _NOT_TAKEN: Final = (
     r"(?:unsupported|unrecognized|unknown|unexpected|deprecated|extra inputs|removed|only the default"
     r"|(?:not|n't|no longer|cannot) (?:be )?(?:support|allow|permit|available|accept|used))"
 )
+_LOOK: Final = re.IGNORECASE | re.DOTALL
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Words of a refusal, and the fields that it is about, each as a path of names with dots."""
+    """Words of a refusal, and the fields that it is about, each as a path of names with dots.
 
-    words: re.Pattern[str]
+    The words are a pattern that is compiled when a server first refuses something.
+    """
+
+    words: str
     fields: tuple[str, ...]
 
 
 def refusal(words: str, *fields: str) -> Refusal:
     """Make a refusal that any of the words tells, in whatever case."""
-    return Refusal(re.compile(words, re.IGNORECASE | re.DOTALL), fields)
+    return Refusal(words, fields)
 
 
 def not_taken(name: str, *fields: str) -> Refusal:
@@ -44,7 +48,7 @@ SAMPLING: Final = (
 
 def refused_fields(refusals: tuple[Refusal, ...], message: str) -> tuple[str, ...]:
     """Give the fields of the first refusal that the message is; none when it is about something else."""
-    return next((one.fields for one in refusals if one.words.search(message)), ())
+    return next((one.fields for one in refusals if re.search(one.words, message, _LOOK)), ())
 
 
 def has_field(body: Any, path: str) -> bool:

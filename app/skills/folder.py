@@ -22,7 +22,7 @@ LARGEST_FILE: Final = 256 << 10
 class FrontMatter(BaseModel):
     """The fields of the format. Others are let be: the format grows, and a skill is written for many readers."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
     name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)
     description: str = Field(min_length=1, max_length=1024)

@@ -31,7 +31,7 @@ PACKAGE: Final = "mcp"
 class McpServerPart(BaseModel):
     """One server: a program to start (`command`), or an address."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str = Field(pattern="^[A-Za-z0-9-]{1,24}$")
     command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None

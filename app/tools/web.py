@@ -44,7 +44,7 @@ _REDIRECTS: Final = range(300, 400)
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class WebToolPart(_Part):

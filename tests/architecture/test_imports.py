@@ -80,6 +80,7 @@ LATER = {
     "aiohttp": "a model is called, or a tool of the file of tools",
     "alembic": "there is a migration to do",
     "app.api.schemas.chunks": "the interface is described",
+    "app.store.embedded.supervisor": "no DATABASE_URL is set",
     "certifi": "a model is called",
     "httpx": "a model is called",
     "jsonschema": "a tool is called, or a reply must be data",

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import httpx
 
-from app.store.embedded import EmbeddedPostgres
+from app.store.embedded.supervisor import EmbeddedPostgres
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = 60

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.store.embedded import EmbeddedPostgres
+from app.store.embedded.supervisor import EmbeddedPostgres
 from app.store.migrate import upgrade_async
 from tests.databases import rows
 from tests.live.quick import LEASE, TOOL

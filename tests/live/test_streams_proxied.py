@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.store.embedded import EmbeddedPostgres
+from app.store.embedded.supervisor import EmbeddedPostgres
 from tests.live.quick import LEASE, TOOL, busy, follow
 from tests.live.test_streams_outage import postgres as postgres  # noqa: PLC0414 - a fixture of that module
 from tests.mock_model import ModelServer

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from app.domain.errors import DatabaseError
 from app.store.database import Database, is_lost
-from app.store.embedded import EmbeddedPostgres
+from app.store.embedded.supervisor import EmbeddedPostgres
 from tests.databases import rows
 from tests.kill_points import KillPoints, kill_points
 from tests.postgres import passable_folder

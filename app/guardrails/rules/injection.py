@@ -17,6 +17,7 @@ _RULES: Final = r"(?:instructions?|prompts?|directions?|rules?|guidelines?|direc
 _DROP: Final = r"(?:ignore|disregard|forget|override|bypass|neglect|discard|drop)"
 _HIDDEN: Final = r"(?:system|hidden|secret|initial|original|internal)"
 
+# Patterns are compiled when they are first looked for, here and in `_QUOTED`: most processes have no such guard.
 _SIGNS: Final[tuple[tuple[str, float, str], ...]] = (
     ("override", 1.0, rf"\b{_DROP}\b[^.!?\n]{{0,30}}\b{_BEFORE}\b[^.!?\n]{{0,20}}\b{_RULES}\b"),
     ("override", 1.0, rf"\b{_DROP}\b\W+(?:all\W+)?(?:of\W+)?(?:your|my|these|those)\W+(?:\w+\W+){{0,2}}{_RULES}\b"),
@@ -59,8 +60,7 @@ _SIGNS: Final[tuple[tuple[str, float, str], ...]] = (
     ),
     ("jailbreak", 0.5, r"\bfrom\W+now\W+on\b[^.!?\n]{0,25}\byou\W+(?:will|must|are|shall)\b"),
 )
-_COMPILED: Final = tuple((name, weight, re.compile(pattern, re.IGNORECASE)) for name, weight, pattern in _SIGNS)
-_QUOTED: Final = re.compile(
+_QUOTED: Final = (
     r"\"[^\"\n]{3,300}\"|'[^'\n]{3,300}'|“[^”\n]{3,300}”|«[^»\n]{3,300}»|„[^“”\n]{3,300}[“”]|`[^`\n]{3,300}`"
 )
 _QUOTE_WEIGHT: Final = 0.4
@@ -92,10 +92,10 @@ class PromptInjection:
 def weigh(text: str) -> tuple[float, list[str]]:
     """Give the score of a text, and the kinds of signs in it; of each kind the strongest counts."""
     read = latin(text)
-    quoted = [found.span() for found in _QUOTED.finditer(read)]
+    quoted = [found.span() for found in re.finditer(_QUOTED, read)]
     best: dict[str, float] = {}
-    for name, weight, pattern in _COMPILED:
-        for found in pattern.finditer(read):
+    for name, weight, pattern in _SIGNS:
+        for found in re.finditer(pattern, read, re.IGNORECASE):
             inside = any(start <= found.start() and found.end() <= stop for start, stop in quoted)
             best[name] = max(best.get(name, 0.0), weight * (_QUOTE_WEIGHT if inside else 1.0))
     return sum(best.values()), sorted(best)

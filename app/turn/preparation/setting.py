@@ -15,7 +15,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Setting(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class TurnPlanningSetting(_Setting):
@@ -133,6 +133,8 @@ def _tuples(setting: BaseModel) -> dict[str, Any]:
 class PreparationSettings(BaseModel):
     """What sessions may change and what a prompt is given beside the conversation; off unless it is set."""
 
+    model_config = ConfigDict(defer_build=True)
+
     skills_dir: Path | None = Field(
         default=None,
         description="Folder of skills: a folder with a SKILL.md for each. Sessions switch them on and off.",
@@ -153,7 +155,7 @@ class PreparationSettings(BaseModel):
         "`alert_below` and so on. When not set, nothing is counted.",
     )
     adaptive_execution: AdaptiveSetting = Field(
-        default=AdaptiveSetting(),
+        default_factory=AdaptiveSetting.model_construct,
         description="Where turns are planned and counted: offer all tools, and fail open, while they do badly. A JSON "
         "object with `enabled`, `samples`, `threshold`, `force_all_tools` and `force_fail_open`.",
     )
@@ -168,7 +170,7 @@ class PreparationSettings(BaseModel):
         "`enabled`, `scopes` and so on, as in a turn's `memory_control`.",
     )
     long_term_memory_recall: RecallSetting = Field(
-        default=RecallSetting(),
+        default_factory=RecallSetting.model_construct,
         description="When long-term memory is looked at, and how much is told: a JSON object with `profile` "
         "(`aggressive`, `balanced`, `conservative`) and numbers over it.",
     )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from app.store.embedded import EmbeddedPostgres
+from app.store.embedded.supervisor import EmbeddedPostgres
 from tests.postgres import passable_folder
 from tests.store.embedded.processes import Owner, standing_in, until
 

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from app.store.embedded import EmbeddedPostgres, server
+from app.store.embedded import server
+from app.store.embedded.supervisor import EmbeddedPostgres
 
 
 def tell(event: str, **fields: Any) -> None:

@@ -13,7 +13,6 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.store.embedded import EmbeddedPostgres, Patience
 from app.store.embedded.errors import (
     DataFolderError,
     InitialiseError,
@@ -24,6 +23,8 @@ from app.store.embedded.errors import (
 )
 from app.store.embedded.lock import FolderLock
 from app.store.embedded.pidfile import read_pid_file
+from app.store.embedded.server import Patience
+from app.store.embedded.supervisor import EmbeddedPostgres
 from tests.store.embedded.conftest import Make
 from tests.store.embedded.processes import environment_of, standing_in, status_of, until
 

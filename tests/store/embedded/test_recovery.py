@@ -12,7 +12,6 @@ import asyncpg
 import pytest
 from blockbuster import blockbuster_ctx
 
-from app.store.embedded import EmbeddedPostgres, Patience
 from app.store.embedded.binaries import find_binaries
 from app.store.embedded.child import Child, spawn
 from app.store.embedded.cluster import server_command
@@ -20,6 +19,8 @@ from app.store.embedded.errors import DataFolderError, OldServerError, RestartEr
 from app.store.embedded.folder import DataFolder
 from app.store.embedded.identity import choose_identity
 from app.store.embedded.pidfile import PidFile, read_pid_file
+from app.store.embedded.server import Patience
+from app.store.embedded.supervisor import EmbeddedPostgres
 from tests.store.embedded.conftest import Make
 from tests.store.embedded.processes import standing_in, status_of, until
 

@@ -9,10 +9,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.store.embedded import Patience
 from app.store.embedded.errors import AttachError
 from app.store.embedded.folder import open_folder
 from app.store.embedded.lock import FolderLock
+from app.store.embedded.server import Patience
 from tests.store.embedded.conftest import Make, StartOwner
 from tests.store.embedded.processes import is_alive, standing_in, status_of, until
 
