@@ -24,6 +24,7 @@ from app.store import claims, inbound
 from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
+from app.turn.orchestrator import queue
 from app.turn.orchestrator.ending import end_seized
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.queue import GAVE_WAY, LEAVES_OUT
@@ -167,6 +168,15 @@ async def test_a_rollback_takes_over_what_a_lost_one_was_to_roll_back(shared_dat
         assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
         assert [text for role, text in await stage.said() if role == "user"] == ["First.", "Second.", "The right one."]
         assert await waiting(stage) == 0
+
+
+async def test_who_begins_to_wait_does_so_behind_whoever_changes_the_queue(stage: Stage) -> None:
+    await first_runs(stage)
+    operation = Operation(stage.runtime._services, OperationKind.TURN, Identity(ADA, CHAT, CHAT, "st", "turn"))
+    async with changing_the_queue(stage):
+        beginning = asyncio.create_task(queue._enqueue(operation, "wait", entry(operation.id)))
+    await asyncio.wait_for(beginning, 20)
+    assert await waiting(stage) == 1
 
 
 async def test_a_rollback_that_waits_has_stored_what_it_is_to_roll_back(stage: Stage) -> None:
