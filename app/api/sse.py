@@ -140,6 +140,7 @@ class Frames:
                 self._ended = self._ended or END_MARK in piece
                 if not piece or not outlet.write(piece):
                     await self._finish(outlet)
+                del piece  # it would be held while the next is waited for
             outlet.open(self._end)
             if not outlet.write(b""):
                 await self._finish(outlet)

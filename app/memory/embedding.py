@@ -1,7 +1,6 @@
 """Embeds texts with the model that is set for it, under a name that tells which vectors can be compared."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Final, Literal
@@ -42,14 +41,20 @@ class Embedder:
         return f"{self.model_id}/{len(vector)}"
 
 
-@contextmanager
-def embeddings_told(hear: Callable[[ModelCall], None]) -> Iterator[None]:
-    """Tell `hear` of each request for vectors that is made inside the block, also by tasks that are begun in it."""
-    before = _HEARS.set(hear)
-    try:
-        yield
-    finally:
-        _HEARS.reset(before)
+class embeddings_told:  # noqa: N801 - it reads as what holds inside the block
+    """Tells of each request for vectors that is made inside the block, also by tasks that are begun in it."""
+
+    __slots__ = ("_before", "_hear")
+
+    def __init__(self, hear: Callable[[ModelCall], None]) -> None:
+        """Nobody is told before the block begins."""
+        self._hear = hear
+
+    def __enter__(self) -> None:
+        self._before = _HEARS.set(self._hear)
+
+    def __exit__(self, *_: object) -> None:
+        _HEARS.reset(self._before)
 
 
 def embedder_of(

@@ -24,17 +24,18 @@ def spanned(name: str, attributes: Mapping[str, str]) -> AbstractContextManager[
     return found.start_as_current_span(name, attributes=attributes) if found is not None else nullcontext()
 
 
-@contextmanager
-def spanned_in_pieces(name: str, attributes: Mapping[str, AttributeValue]) -> Iterator[Tell]:
+def spanned_in_pieces(name: str, attributes: Mapping[str, AttributeValue]) -> AbstractContextManager[Tell]:
     """Make a span around what a generator gives in pieces; gives what tells the span more.
 
     It is nobody's current span, since a generator may be closed elsewhere than it was begun. Of an error it has the
     code alone.
     """
     found = tracer("fermata.operation")
-    if found is None:
-        yield _unheard
-        return
+    return nullcontext(_unheard) if found is None else _span(found, name, attributes)
+
+
+@contextmanager
+def _span(found: trace.Tracer, name: str, attributes: Mapping[str, AttributeValue]) -> Iterator[Tell]:
     span = found.start_span(name, attributes=attributes)
     try:
         yield span.set_attributes

@@ -1,8 +1,7 @@
 """How many requests to one provider are in flight; the limit is below the client's, so no connection is waited for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Final
 
 from app.domain.errors import ProviderError
@@ -26,9 +25,8 @@ class Admission:
         self._wait_seconds = wait_seconds
         self._places: dict[str, asyncio.Semaphore] = {}
 
-    @asynccontextmanager
-    async def place(self, provider: str, deadline: float) -> AsyncIterator[None]:
-        """Hold a place. Raises `NoPlaceError` when none comes free in time."""
+    async def place(self, provider: str, deadline: float) -> "Place":
+        """Give a place, which is held until its block ends. Raises `NoPlaceError` when none comes free in time."""
         limit = self._own.get(provider, self._limit)
         places = self._places.setdefault(provider, asyncio.Semaphore(limit))
         until = min(asyncio.get_running_loop().time() + self._wait_seconds, deadline)
@@ -38,7 +36,20 @@ class Admission:
         except TimeoutError:
             message = f"All {limit} places for requests to the model provider {provider} are taken."
             raise NoPlaceError(message, reason="overloaded", provider=provider) from None
-        try:
-            yield
-        finally:
-            places.release()
+        return Place(places)
+
+
+class Place:
+    """One of a provider's places; the end of its block gives it back."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self, places: asyncio.Semaphore) -> None:
+        """Take over a place that was acquired."""
+        self._places = places
+
+    def __enter__(self) -> None:
+        """Hold it."""
+
+    def __exit__(self, *_: object) -> None:
+        self._places.release()

@@ -1,7 +1,7 @@
 """A call to a model provider over HTTP, and the limits that all of them keep to: values, without the client."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, Final, Literal
 
@@ -41,12 +41,16 @@ class HttpPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HttpCall:
-    """One request to a provider: a POST, or a GET where there is no body. Its secrets are in no `repr`."""
+    """One request to a provider: a POST, or a GET where there is no body. Its secrets are in no `repr`.
+
+    `body` gives the document to post. It is made when it is sent and held no longer: it tells a whole conversation, and
+    the answer may take minutes.
+    """
 
     provider: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
-    body: Mapping[str, Any] | None = field(repr=False)
+    body: Callable[[], Mapping[str, Any]] | None = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     deadline: float = math.inf
     """Time of the event loop by which the answer must be whole."""

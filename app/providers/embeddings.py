@@ -72,7 +72,7 @@ class EmbeddingClient:
     def _call(self, body: Mapping[str, Any]) -> HttpCall:
         key = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         secrets = secrets_of(self._api_key, *self._headers.values())
-        return HttpCall(self.name, self._url, {**key, **self._headers}, body, secrets)
+        return HttpCall(self.name, self._url, {**key, **self._headers}, lambda: body, secrets)
 
     def _vectors(self, document: Any, expected: int) -> list[tuple[float, ...]]:
         """Read the vectors by their index: some servers give them in another order."""

@@ -162,23 +162,21 @@ class Gateway:
         error: ProviderError | None = None
         delivered = False
         try:
-            async with (
-                self._admission.place(hop.provider.name, request.deadline),
-                aclosing(hop.provider.stream(request)) as events,
-            ):
-                held: list[GatewayEvent] = []
-                async for event in events:
-                    if isinstance(event, UsageReport):
-                        watch.usage = event.usage
-                        if watch.first_output is None:
-                            held.append(event)
-                            continue
-                    elif watch.first_output is None:
-                        watch.first_output = self._now() - begun
-                        yield Serving(hop.number, *hop.key)
-                        for early in held:
-                            yield early
-                    yield event
+            with await self._admission.place(hop.provider.name, request.deadline):
+                async with aclosing(hop.provider.stream(request)) as events:
+                    held: list[GatewayEvent] = []
+                    async for event in events:
+                        if isinstance(event, UsageReport):
+                            watch.usage = event.usage
+                            if watch.first_output is None:
+                                held.append(event)
+                                continue
+                        elif watch.first_output is None:
+                            watch.first_output = self._now() - begun
+                            yield Serving(hop.number, *hop.key)
+                            for early in held:
+                                yield early
+                        yield event
             delivered = True
         except ProviderError as caught:
             error = caught

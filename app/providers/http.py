@@ -15,7 +15,7 @@ from app.providers.base import ProviderEvent
 from app.providers.calls import ON_END, HttpCall, HttpPolicy
 from app.providers.dialect import Decoder
 from app.providers.errors import failure, from_response, in_band, shown
-from app.providers.pace import Pace
+from app.providers.pace import Ended, Pace
 from app.providers.sse import EventTooLargeError, RawEvent, SseSplitter
 from app.providers.wire import dumps, is_whole, loads
 
@@ -55,12 +55,11 @@ class ModelHttp:
         """
         now = asyncio.get_running_loop().time
         deadline = min(now() + self._policy.first_event_seconds, call.deadline)
-        response = await self._open(call, {"accept": "text/event-stream"}, deadline)
+        stream, on_end = await self._events(call, deadline)
         splitter, held = SseSplitter(self._policy.event_bytes), 0
-        pace = Pace(self._policy.gather_seconds, response.extensions.get(ON_END))
+        pace = Pace(self._policy.gather_seconds, on_end)
         try:
-            await self._expect_events(call, response)
-            async with aclosing(_bytes_of(response)) as body:
+            async with aclosing(_bytes_of(stream)) as body:
                 with closing(Patience()) as patience:
                     while not decoder.done:
                         if pace.rests and not decoder.finished:
@@ -81,10 +80,11 @@ class ModelHttp:
                             wait = self._policy.tail_seconds if decoder.finished else self._policy.idle_seconds
                             deadline = min(now() + wait, call.deadline)
                         held = splitter.held
+                        del chunk, raw, batch  # they would be held while the next is waited for
                 if decoder.done:
                     await self._drain(body)
         finally:
-            await _close(response)
+            await _close(stream)
         if last := decoder.end():
             yield last
 
@@ -116,15 +116,32 @@ class ModelHttp:
             if self._making.exception() is None:
                 await self._making.result().aclose()
 
+    async def _events(self, call: HttpCall, deadline: float) -> "tuple[httpx.AsyncByteStream, Ended | None]":
+        """Send the call and give the body of its answer, which is a stream of events, and what tells its end.
+
+        The rest of the answer is not held while that comes: it has the request, with all that the model was told.
+        """
+        response = await self._open(call, {"accept": "text/event-stream"}, deadline)
+        try:
+            await self._expect_events(call, response)
+        except BaseException:
+            await _close(response)
+            raise
+        # Only a server that compresses although it was asked not to is decoded; else the stream itself is read, since
+        # `aiter_raw` would do no more than count its bytes.
+        packed = "content-encoding" in response.headers
+        body = cast("httpx.AsyncByteStream", _Decoded(response) if packed else response.stream)
+        return body, response.extensions.get(ON_END)
+
     async def _open(self, call: HttpCall, headers: Mapping[str, str], deadline: float) -> "httpx.Response":
         fault: ProviderError
+        sent = {**headers, **call.headers}
         try:
             async with asyncio.timeout_at(deadline):
                 client = await self.open()
-                sent = {**headers, **call.headers}
                 if call.body is None:
                     return await client.send(call.url, sent, None)
-                return await client.send(call.url, {"content-type": "application/json", **sent}, dumps(call.body))
+                return await client.send(call.url, {"content-type": "application/json", **sent}, dumps(call.body()))
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes a ProviderError here
             fault = _fault(error, call, opening=True)
         # Raised out here, so that the error does not carry the client's own, which holds the request and its key.
@@ -235,20 +252,25 @@ def _feed(provider: str, decoder: Decoder, raw: list[RawEvent], batch: list[Prov
     return None
 
 
-def _bytes_of(response: "httpx.Response") -> AsyncGenerator[bytes, None]:
-    """Read the body as it comes; only a server that compresses although it was asked not to is decoded.
+class _Decoded:
+    """The body of a compressed answer, as it was before."""
 
-    The stream itself is read, since `aiter_raw` would do no more than count its bytes.
-    """
-    if response.headers.get("content-encoding"):
-        body = response.aiter_bytes()
-    else:
-        body = aiter(cast("httpx.AsyncByteStream", response.stream))
-    return cast("AsyncGenerator[bytes, None]", body)  # that is what they are, and so they can be closed
+    def __init__(self, response: "httpx.Response") -> None:
+        self._response = response
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._response.aiter_bytes()
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
 
 
-async def _close(response: "httpx.Response") -> None:
+def _bytes_of(stream: "httpx.AsyncByteStream") -> AsyncGenerator[bytes, None]:
+    return cast("AsyncGenerator[bytes, None]", aiter(stream))  # that is what they are, and so they can be closed
+
+
+async def _close(opened: "httpx.Response | httpx.AsyncByteStream") -> None:
     try:
-        await response.aclose()
+        await opened.aclose()
     except Exception:  # noqa: BLE001 - a connection that can't be closed in order is gone all the same
         return

@@ -43,8 +43,10 @@ class ModerationClient:
         """Give the verdict on a text. Raises `ProviderError`: no answer is never taken for a good one."""
         key = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
         secrets = secrets_of(self._api_key, *self._headers.values())
-        body = {"model": model, "input": text}
-        document = await self._http.ask(HttpCall(self.name, self._url, {**key, **self._headers}, body, secrets))
+        call = HttpCall(
+            self.name, self._url, {**key, **self._headers}, lambda: {"model": model, "input": text}, secrets
+        )
+        document = await self._http.ask(call)
         results = document.get("results") if isinstance(document, Mapping) else None
         result = results[0] if isinstance(results, list) and results else None
         if not isinstance(result, Mapping) or not isinstance(result.get("flagged"), bool):

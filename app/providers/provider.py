@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -62,15 +63,13 @@ class HttpProvider:
         secrets = secrets_of(key, self._api_key, *self._headers.values(), *request.extra_headers.values())
         own = only_own(request.messages, self.name, request.model)
         asked = request if own is request.messages else replace(request, messages=own)
-        body, reply = self._dialect.body(asked), Reply()
+        wanted, reply = asked, Reply()
         while True:
-            for path in self._refused.get(request.model, ()):
-                body = without(body, path)
             call = HttpCall(
                 provider=self.name,
                 url=self._base_url + self._dialect.path(request),
                 headers={**self._key_headers(key), **self._headers, **request.extra_headers},
-                body=body,
+                body=partial(self._body, wanted),
                 secrets=secrets,
                 deadline=request.deadline,
             )
@@ -84,25 +83,33 @@ class HttpProvider:
                             for told in reply.told(event):
                                 yield told
             except ProviderError as error:
-                refused = self._refused_of(error, body, request)
+                refused = self._refused_of(error, wanted)
                 if refused and refused != self._dialect.format_fields:
                     self._refused.setdefault(request.model, set()).update(refused)
                     self._log.info("provider_refused_fields", provider=self.name, model=request.model, fields=refused)
                 elif refused or (reply.form == "forced_tool" and error.status in _REFUSALS):
                     reply = reply.next(asked)
-                    body = self._dialect.body(reply.asked(asked))
+                    wanted = reply.asked(asked)
                 else:
                     raise
             else:
                 return
 
-    def _refused_of(self, error: ProviderError, body: Mapping[str, Any], request: ModelRequest) -> tuple[str, ...]:
+    def _body(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Give what is posted, without the fields that the model has refused."""
+        body: Mapping[str, Any] = self._dialect.body(request)
+        for path in self._refused.get(request.model, ()):
+            body = without(body, path)
+        return body
+
+    def _refused_of(self, error: ProviderError, request: ModelRequest) -> tuple[str, ...]:
         """Give the fields that the refusal is about and that can be left out; none when it has to be told."""
         if error.status not in _REFUSALS:
             return ()
         fields = refused_fields(self._dialect.refusals, error.message)
         if fields == self._dialect.format_fields and not request.format_is_optional:
             return ()
+        body = self._body(request)
         return fields if any(has_field(body, path) for path in fields) else ()
 
     def _key_headers(self, key: str | None) -> dict[str, str]:

@@ -5,14 +5,13 @@ as the orchestrator made them, before any guardrail. No HTTP reader is a client 
 which hold what was judged.
 """
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from uuid import UUID
 
 from app.domain.chunks import StreamChunk
+from app.streaming.bell import Bell
 
 MOST_WAITING: Final = 1000
 T = TypeVar("T")
@@ -50,8 +49,8 @@ class AsyncStreamClientBridge(Generic[T]):
         """`takes` tells what of the things that are said the client gets: without it, all as they are."""
         self._takes = takes
         self._feed = feed
-        self._items: deque[T] = deque()
-        self._some = asyncio.Event()
+        self._items: list[T] = []
+        self._some = Bell()
         self.closed = False
 
     def hand(self, said: Said) -> None:
@@ -62,15 +61,14 @@ class AsyncStreamClientBridge(Generic[T]):
             self._items.append(cast("T", said))
         else:
             self._items.extend(self._takes(said))
-        if self._feed is None:
-            self._some.set()
+        self._some.ring()
         if len(self._items) >= MOST_WAITING:
             self.close()
 
     def close(self) -> None:
         """Say that nothing will follow what was handed over."""
         self.closed = True
-        self._some.set()
+        self._some.ring()
 
     async def aclose(self) -> None:
         """Read no more."""
@@ -88,9 +86,8 @@ class AsyncStreamClientBridge(Generic[T]):
             if self._feed is not None:
                 await self._feed.more()
             else:
-                self._some.clear()
-                await self._some.wait()
-        return self._items.popleft()
+                await self._some.heard()
+        return self._items.pop(0)
 
 
 class StreamingManager:
@@ -104,15 +101,13 @@ class StreamingManager:
         self._facade: dict[object, AsyncStreamClientBridge[Any]] = {}
         self._observers: dict[UUID, list[AsyncStreamClientBridge[StreamChunk]]] = {}
 
-    @contextmanager
-    def reading(self, run: object, bridge: AsyncStreamClientBridge[Any]) -> Iterator[None]:
-        """Register the client through which the facade reads a run of an operation back, while the context is open."""
+    def begin(self, run: object, bridge: AsyncStreamClientBridge[Any]) -> None:
+        """Register the client through which the facade reads a run of an operation back, until it leaves."""
         self._facade[run] = bridge
-        try:
-            yield
-        finally:
-            bridge.close()
-            del self._facade[run]
+
+    def leave(self, run: object) -> None:
+        """Close the run's client and forget it."""
+        self._facade.pop(run).close()
 
     @asynccontextmanager
     async def observing(self, conversation: UUID) -> AsyncIterator[AsyncStreamClientBridge[StreamChunk]]:

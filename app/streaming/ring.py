@@ -13,7 +13,10 @@ from uuid import UUID
 from app.domain.frozen import dataclass
 from app.streaming.bell import Bell
 
-KEPT_BYTES: Final = 16 << 10
+KEPT_BYTES: Final = 2 << 10
+"""So much of what is durable stays for readers that are a little behind; those that are further behind, or come
+later, read the database. Every running turn holds as much."""
+
 UNWRITTEN_BYTES: Final = 4 << 20
 PIECE_BYTES: Final = 64 << 10
 """About how much a reader takes at once: what a slow socket holds in memory is bounded by it."""
@@ -64,10 +67,9 @@ class Ring:
         self._unwritten = 0
         self._bell = Bell()
         self._changed = Bell()
-        self._takers: set[Taker] = set()
+        self._takers: list[Taker] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._room = asyncio.Event()
-        self._room.set()
+        self._drained = Bell()
 
     @property
     def last_n(self) -> int:
@@ -79,8 +81,6 @@ class Ring:
         if self.lost:
             raise LostFenceError
         self._push(frame)
-        if self._unwritten >= UNWRITTEN_BYTES:
-            self._room.clear()
         self._hand(frame)
 
     def append_durable(self, frames: list[bytes]) -> None:
@@ -88,7 +88,7 @@ class Ring:
         for frame in frames:
             self._push(frame)
         self._takers.clear()  # they are woken for these, and what is said before they look comes behind them
-        self.mark_durable(self.last_n)
+        self._stored(self.last_n)  # and nothing goes before they have looked: these frames can be large
         self.nudge()
 
     @property
@@ -97,8 +97,9 @@ class Ring:
         return self._unwritten < UNWRITTEN_BYTES
 
     async def room(self) -> None:
-        """Wait until the ring may take more: at its bound, the provider is read no further."""
-        await self._room.wait()
+        """Wait until the ring may take more, or is closed or lost: at its bound, the provider is read no further."""
+        while not (self.has_room or self.closed or self.lost):
+            await self._drained.heard()
 
     def next_batch(self) -> Batch | None:
         """Give the batch to write next: the one whose outcome is not known yet, else all that is not durable."""
@@ -120,18 +121,23 @@ class Ring:
 
     def mark_durable(self, n: int) -> None:
         """Learn that the frames up to `n` are stored; old ones may go."""
+        self._stored(n)
+        self._forget()
+
+    def _stored(self, n: int) -> None:
         if n > self.durable_n:
             written = self._frames[self.durable_n + 1 - self.first_n : n + 1 - self.first_n]
             self._unwritten -= sum(map(len, written))
             self.durable_n = n
         if self.in_flight is not None and self.in_flight.last_n <= self.durable_n:
             self.in_flight = None
-        self._forget()
-        if self._unwritten < UNWRITTEN_BYTES:
-            self._room.set()
+        if self.has_room:
+            self._drained.ring()
 
     def _forget(self) -> None:
-        """Let durable frames go, the oldest first, while there are too many."""
+        """Let durable frames go, the oldest first, while there are too many; not while many readers are to be woken."""
+        if self._timer is not None:
+            return
         gone = 0
         while self._kept > KEPT_BYTES and self.first_n <= self.durable_n:
             self._kept -= len(self._frames[gone])
@@ -164,11 +170,12 @@ class Ring:
         if taker is None or len(self._takers) >= FEW_READERS:
             await self._bell.heard()
             return
-        self._takers.add(taker)
+        self._takers.append(taker)
         try:
             await self._changed.heard()
         finally:
-            self._takers.discard(taker)
+            if taker in self._takers:
+                self._takers.remove(taker)
 
     def rewrite(self, change: Callable[[bytes], bytes]) -> None:
         """Change frames in place, for whoever has not read them yet; a batch on its way stays as it is."""
@@ -177,9 +184,10 @@ class Ring:
         self._unwritten = sum(map(len, self._frames[max(0, self.durable_n + 1 - self.first_n) :]))
 
     def close(self) -> None:
-        """No frame will follow."""
+        """No frame will follow, and nobody is left who would have to stop if the ring is lost."""
         self.closed = True
-        self._room.set()
+        self.on_lost = None
+        self._drained.ring()
         self.nudge()
 
     def lose(self) -> None:
@@ -187,7 +195,7 @@ class Ring:
         if self.lost:
             return
         self.lost = True
-        self._room.set()
+        self._drained.ring()
         self.nudge()
         if self.on_lost is not None:
             self.on_lost()
@@ -213,7 +221,7 @@ class Ring:
             if not taker(frame):
                 done.append(taker)  # noqa: PERF401 - a comprehension costs more where there is one taker, as mostly
         if done:
-            self._takers.difference_update(done)
+            self._takers = [taker for taker in self._takers if taker not in done]
             self._changed.ring()
         waiting = len(self._bell)
         if 0 < waiting <= FEW_READERS:

@@ -141,6 +141,7 @@ class Tail:
                     stop = scope.stop_in(frames)
                     for piece in _pieces(frames[:stop]):
                         yield piece
+                    del piece  # it would be held for as long as nothing follows
                     over = stop is not None
                     passing.sent()
                 if over:

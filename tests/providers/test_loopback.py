@@ -1,11 +1,13 @@
 """The provider over real sockets, on both transports: what closes, what breaks, what takes too long."""
 
 import asyncio
+import gc
 import gzip
 import socket
 from contextlib import aclosing
 from typing import Any
 
+import httpx
 import pytest
 
 from app.domain.messages import Message
@@ -282,3 +284,20 @@ async def test_cancelled_calls_leave_no_task_and_no_socket_behind(
 
     assert len(asyncio.all_tasks()) <= before
     assert text_of(await collect(provider.stream(REQUEST))) == "You said: hi"
+
+
+async def test_what_was_asked_is_not_held_while_the_answer_comes(server: ModelServer, connect: Connect) -> None:
+    server.script({"steps": [{"text": "a"}, {"hang": True}]})
+    asked = ModelRequest("m-held", (Message("user", "a long conversation"),))
+
+    async with asyncio.timeout(BOUND), aclosing(connect().stream(asked)) as events:
+        await anext(events)
+        gc.collect()
+        there = gc.get_objects()
+        requests = [
+            each for each in there if isinstance(each, httpx.Request) and str(each.url).startswith(server.base_url)
+        ]
+        bodies = [each for each in there if type(each) is dict and each.get("model") == "m-held" and "messages" in each]
+
+    assert requests == []
+    assert len(bodies) == 1  # the server's own

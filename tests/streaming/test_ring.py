@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from app.streaming.ring import KEPT_BYTES, PIECE_BYTES, UNWRITTEN_BYTES, LostFenceError, Ring, Rings
+from app.streaming.ring import FEW_READERS, KEPT_BYTES, PIECE_BYTES, UNWRITTEN_BYTES, LostFenceError, Ring, Rings
 
 KEY = UUID(int=1)
 
@@ -170,3 +170,25 @@ def test_a_ring_is_found_while_it_is_open_and_only_its_own_drop_forgets_it() -> 
     assert rings.find("st") is new
     rings.drop(new)
     assert rings.find("st") is None
+
+
+def test_an_operations_last_frames_stay_however_large_they_are() -> None:
+    ring = ring_of(b"text")
+    ring.append_durable([b"x" * KEPT_BYTES * 3, b"end"])
+    assert ring.after(0) == [b"text", b"x" * KEPT_BYTES * 3, b"end"]
+
+
+async def test_what_many_readers_are_to_be_woken_for_stays_until_they_are() -> None:
+    ring = Ring(KEY, "st", 7)
+    readers = [asyncio.create_task(ring.grown(0)) for _ in range(FEW_READERS + 1)]
+    await asyncio.sleep(0)
+    for _ in range(3):
+        ring.append(b"x" * KEPT_BYTES)
+    ring.mark_durable(3)
+    assert ring.first_n == 1
+    async with asyncio.timeout(30):
+        await asyncio.gather(*readers)
+    ring.append(b"next")
+    ring.mark_durable(4)
+    assert ring.after(3) == [b"next"]
+    assert ring.after(2) is None

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -70,9 +70,8 @@ class Publisher:
         """
         self._task = asyncio.current_task()
         operation = self._operation
-        about = {"stream_id": operation.stream_id, "turn_id": operation.turn_id}
         try:
-            with spanned(f"operation.{operation.kind.value}", about), embeddings_told(operation.calls.append):
+            with self._spanned(), embeddings_told(operation.calls.append):
                 operation.trace = here()
                 async with read_back(operation, emissions) as raw:
                     await self._read(raw if self._guard is None else self._guard.read(raw))
@@ -85,6 +84,11 @@ class Publisher:
         finally:
             self._close()
             await self._account()
+
+    def _spanned(self) -> AbstractContextManager[Any]:
+        operation = self._operation
+        about = {"stream_id": operation.stream_id, "turn_id": operation.turn_id}
+        return spanned(f"operation.{operation.kind.value}", about)
 
     async def _read(self, emissions: AsyncIterator[Emission]) -> None:
         try:
@@ -173,6 +177,9 @@ class Publisher:
 
     def _close(self) -> None:
         operation = self._operation
+        # Without these two the operation and this would hold each other, with all that was said, until the collector
+        # comes: for what has lived as long as a turn does, that is seldom.
+        self._task, operation.cancel = None, _ended
         operation.services.cancels.leave(operation)
         if operation.ring is not None:
             operation.services.cancels.forget(operation.fence)
@@ -204,3 +211,7 @@ class Publisher:
             held_seconds=round(self._guard.held_seconds, 3) if self._guard is not None else None,
             seconds=round(seconds, 3),
         )
+
+
+def _ended() -> None:
+    """Cancel nothing: the operation has ended."""

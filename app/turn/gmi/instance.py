@@ -65,7 +65,6 @@ class RuntimeGmi:
         self._gateway = gateway
         self._tools = tools
         self._metrics = metrics or Metrics()
-        self._log = structlog.get_logger(__name__)
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         """See `Gmi.process_turn_stream`. A failure is a `GmiError` chunk and an output that carries the same."""
@@ -182,7 +181,7 @@ class RuntimeGmi:
         """Give what may be sent, and go on from that: a pause keeps what its model was told (see `valid`)."""
         told = valid(progress.messages)
         if told.repairs:
-            self._log.warning("request.repaired", repairs=told.repairs, **told.faults)
+            structlog.get_logger(__name__).warning("request.repaired", repairs=told.repairs, **told.faults)
             self._metrics.repaired(told.faults)
             turn.session.trace.note(
                 "warning", f"{told.repairs} faults of the messages were mended.", details=told.faults
@@ -275,5 +274,5 @@ class RuntimeGmi:
     def _failure(self, error: Exception) -> GmiError:
         if isinstance(error, AppError):
             return GmiError(error.code, error.message, error.details)
-        self._log.exception("gmi.turn_failed")
+        structlog.get_logger(__name__).exception("gmi.turn_failed")
         return GmiError(ProcessingError.code, f"The turn failed: {type(error).__name__}: {str(error)[:300]}")

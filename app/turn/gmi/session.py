@@ -3,7 +3,6 @@
 Both are values in memory. The operation stores them with its outcome, in the same transaction (R310 to R314).
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -28,7 +27,7 @@ class Trace:
     def __init__(self, now: Callable[[], datetime] | None = None) -> None:
         """Begin an empty trace; `now` tells the time of each entry, by default the wall clock's."""
         self._now = now or SystemClock().now
-        self._entries: deque[TraceEntry] = deque(maxlen=MOST_ENTRIES)
+        self._entries: list[TraceEntry] = []
 
     def note(
         self,
@@ -41,10 +40,12 @@ class Trace:
         """Add an entry. Never raises: details that can't be stored are left out."""
         about = None if related_id is None else clean_text(related_id)
         self._entries.append(TraceEntry(self._now(), type, clean_text(message), about, _stored(details)))
+        if len(self._entries) > MOST_ENTRIES:
+            del self._entries[0]
 
     def entries(self, *, most: int, longest: int = LONGEST_MESSAGE) -> tuple[TraceEntry, ...]:
         """Give the last `most` entries, the oldest first, their messages cut to `longest` characters."""
-        return tuple(_cut(entry, longest) for entry in list(self._entries)[-most:])
+        return tuple(_cut(entry, longest) for entry in self._entries[-most:])
 
 
 class Session:

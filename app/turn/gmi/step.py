@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import field, replace
+from io import StringIO
 
 from app.conversation.tokens import TokenCounter, messages_tokens, tools_tokens
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, ToolCallRequest, UsageUpdate
@@ -46,7 +47,7 @@ class Step:
     waiting_tools: frozenset[str]
     on_call: Callable[[ModelCall], None]
     counter: TokenCounter
-    texts: list[str] = field(default_factory=list)
+    written: StringIO = field(default_factory=StringIO)
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
     lost: Usage = field(default_factory=Usage)
@@ -64,7 +65,7 @@ class Step:
     @property
     def text(self) -> str:
         """What the model has written so far."""
-        return "".join(self.texts)
+        return self.written.getvalue()
 
     async def run(self) -> AsyncGenerator[GmiChunk, None]:
         """Yield the step's chunks, `StepFinished` last; a text without calls is judged where it must fit a schema.
@@ -154,7 +155,7 @@ class Step:
         match event:
             case TextPiece(text):
                 cleaned = clean_text(text)
-                self.texts.append(cleaned)
+                self.written.write(cleaned)
                 held = self.structured is not None and not self.structured.stream_deltas
                 return [] if held else [TextDelta(cleaned)]
             case CallsReady() if self.last:

@@ -1,7 +1,7 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -214,16 +214,27 @@ class Saying:
         await self._emissions.aclose()  # type: ignore[attr-defined]
 
 
-@asynccontextmanager
-async def read_back(
-    operation: Operation, emissions: AsyncIterator[Emission]
-) -> AsyncIterator[AsyncStreamClientBridge[Emission]]:
-    """Give the client through which the facade reads an operation; it is one of the stream's clients (R243)."""
-    # An operation that this process has lost may run here again before its lost run has ended: each has its own client.
-    run = object()
-    bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, emissions, run))
-    with operation.services.streaming.reading(run, bridge):
+class read_back:  # noqa: N801 - it reads as a verb
+    """Gives the client through which the facade reads an operation; it is one of the stream's clients (R243)."""
+
+    __slots__ = ("_bridge", "_manager", "_run")
+
+    def __init__(self, operation: Operation, emissions: AsyncIterator[Emission]) -> None:
+        """Nothing is said before the block begins.
+
+        An operation that this process has lost may run here again before its lost run has ended, so each run has a
+        client of its own.
+        """
+        self._run = object()
+        self._manager = operation.services.streaming
+        self._bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, emissions, self._run))
+
+    async def __aenter__(self) -> AsyncStreamClientBridge[Emission]:
+        self._manager.begin(self._run, self._bridge)
+        return self._bridge
+
+    async def __aexit__(self, *_: object) -> None:
         try:
-            yield bridge
+            await self._bridge.aclose()
         finally:
-            await bridge.aclose()
+            self._manager.leave(self._run)

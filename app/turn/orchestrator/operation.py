@@ -61,7 +61,17 @@ class Identity:
 
 
 class Operation:
-    """An operation of this process. Before T1 its chunks wait; T1 stores them, and from then on the ring has them."""
+    """An operation of this process. Before T1 its chunks wait; T1 stores them, and from then on the ring has them.
+
+    It has slots, since it has more attributes than Python keeps without a table for each instance.
+    """
+
+    __slots__ = (
+        "_early", "_envelope", "_note_on_first", "_opening", "_owed", "_rounds", "accepted", "afterwards", "caller",
+        "calls", "cancel", "conversation", "conversation_id", "degraded", "fence", "flags", "id", "identity", "keeps",
+        "kind", "language", "on_wait", "persona", "recalled", "replica", "ring", "said", "sentiment", "services",
+        "session", "session_id", "stream_id", "tally", "touched", "trace", "turn_id", "waits",
+    )  # fmt: skip
 
     def __init__(self, services: Services, kind: OperationKind, identity: Identity) -> None:
         """Name the operation; nothing is stored yet."""
@@ -210,6 +220,8 @@ class Operation:
         self.ring = Ring(self.conversation, self.stream_id, self.fence)
         self.ring.on_lost = self.cancel
         self.ring.append_durable(frames)
+        self._early.clear()
+        self._opening.clear()
         self.services.rings.open(self.ring)
         self.services.cancels.register(self.fence, self.cancel, self.ring.lose)
         self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))

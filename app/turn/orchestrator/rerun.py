@@ -77,18 +77,21 @@ class Rerun:
     async def run(self, operation: Operation) -> Emissions:
         """Run it from behind T1; the last item is the outcome."""
         if self.pause is None:
-            turn = _turn(self)
-            draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id)
-            draft.fence = operation.fence
-            operation.flags = turn.options.custom_flags
-            prepared = await prepare_again(draft, phase_services(operation, "reject"), self.entry.payload)
-            emissions = execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))
+            emissions = await self._prepared(operation)
         else:
             continued = Continued(self.pause, _snapshot(self.pause), results=list(self.pause.results))
             emissions = go_on(operation, continued, self.options, {})
         async with aclosing(emissions) as items:
             async for emission in items:
                 yield emission
+
+    async def _prepared(self, operation: Operation) -> Emissions:
+        turn = _turn(self)
+        draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id)
+        draft.fence = operation.fence
+        operation.flags = turn.options.custom_flags
+        prepared = await prepare_again(draft, phase_services(operation, "reject"), self.entry.payload)
+        return execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))
 
 
 async def reclaim(connection: Connection, services: Services, entry: InboundRecord) -> Rerun | None:

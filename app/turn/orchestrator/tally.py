@@ -1,6 +1,7 @@
 """What an operation has so far, kept outside its generators: a cancel or a timeout must not lose text or usage."""
 
 from dataclasses import field
+from io import StringIO
 
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, UsageUpdate
 from app.domain.frozen import dataclass
@@ -14,13 +15,14 @@ class Tally:
     before: Usage = field(default_factory=Usage)
     _settled: Usage = field(default_factory=Usage)
     _step: Usage = field(default_factory=Usage)
-    _texts: list[str] = field(default_factory=list)
+    _text: StringIO = field(default_factory=StringIO)
+    """As a list, its pieces would take ten times the memory of their letters."""
 
     def count(self, chunk: GmiChunk) -> None:
         """Take a chunk of the GMI into account."""
         match chunk:
             case TextDelta(text):
-                self._texts.append(text)
+                self._text.write(text)
             case UsageUpdate(usage, attempt_failed):
                 if attempt_failed:
                     self._settled += usage
@@ -41,4 +43,4 @@ class Tally:
     @property
     def text(self) -> str:
         """The text that this operation has written."""
-        return "".join(self._texts)
+        return self._text.getvalue()

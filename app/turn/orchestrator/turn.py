@@ -32,11 +32,18 @@ async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | Non
     `verdict` gives the turn as it may be accepted, where its input is judged while it is prepared.
     """
     operation.flags = turn.options.custom_flags
-    draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id, verdict=verdict)
-    prepared = await prepare(draft, phase_services(operation, turn.on_busy))
-    async with aclosing(execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))) as emissions:
+    emissions = await _prepared(operation, turn, verdict)
+    del turn, verdict  # while the turn runs, nothing needs what it was prepared from
+    async with aclosing(emissions):
         async for emission in emissions:
             yield emission
+
+
+async def _prepared(operation: Operation, turn: TurnInput, verdict: Verdict | None) -> Emissions:
+    """Prepare the turn; what is given runs it."""
+    draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id, verdict=verdict)
+    prepared = await prepare(draft, phase_services(operation, turn.on_busy))
+    return execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))
 
 
 def accepting(operation: Operation, on_busy: OnBusy) -> Accept:
