@@ -197,8 +197,10 @@ async def fade(connection: Connection, faint: Faint, *, limit: int) -> int:
         )
         .limit(limit)
         .with_for_update(skip_locked=True)
+        .cte("faded")  # a plan may run a subquery again for each row, and then its limit is none
     )
-    statement = delete(memory_traces).where(tuple_(_row.organization_id, _row.trace_id).in_(faded))
+    mine = tuple_(_row.organization_id, _row.trace_id).in_(select(faded.c.organization_id, faded.c.trace_id))
+    statement = delete(memory_traces).where(mine)
     return len((await connection.scalars(statement.returning(_row.trace_id))).all())
 
 

@@ -148,6 +148,14 @@ async def test_another_users_session_looks_like_one_that_is_not_there(stage: Sta
         await stage.runtime.session_trace(ADA, "s", cursor="x", limit=5, descending=False)
 
 
+async def test_a_turn_is_told_nothing_of_anothers_session_of_the_same_name(stage: Stage) -> None:
+    stage.provider.add(*["Hello."] * 3)
+    for name, caller in (("b", Caller("bob")), ("c", Caller("ada", "acme"))):
+        await stage.play("Hi.", caller=caller, conversation=name, session="s", user_context={"name": "Eve"})
+    await stage.play("Hi.", session="s")
+    assert ABOUT_USER not in prompt(stage)
+
+
 async def test_the_trace_is_read_from_its_end_as_well(stage: Stage) -> None:
     stage.provider.add("Hello.")
     await stage.play("Hi.")

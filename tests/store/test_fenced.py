@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.domain.ids import fresh_uuid
-from app.store import claims, inbound, settling, streams, summaries
+from app.domain.ids import fresh, fresh_uuid
+from app.domain.messages import Message
+from app.store import claims, inbound, messages, settling, streams, summaries
 from app.store.claims import Claim
 from app.store.database import Connection
+from app.store.messages import NewMessage
 from app.store.settling import Ended
 from app.store.summaries import SummaryRecord
 from tests.databases import execute, rows
@@ -89,6 +91,26 @@ async def test_a_write_of_an_operation_that_is_over_lands_nowhere(database: str,
         async with store.transaction() as connection:
             assert not await write(connection, claim, ended)
         assert await written(database) == before
+
+
+async def test_a_summary_takes_the_place_of_the_version_that_was_read_alone(database: str) -> None:
+    async with running(database) as (store, _, ended), store.transaction() as connection:
+        fence = ended.end.fence
+        for version, seen, lands in ((1, 0, True), (1, 0, False), (2, 1, True), (3, 1, False)):
+            new = SummaryRecord(KEY, version=version, text=f"From {seen}.")
+            assert await summaries.write(connection, new, seen=seen, fence=fence) is lands
+        found = await summaries.find(connection, KEY)
+        assert found is not None
+        assert (found.version, found.text) == (2, "From 1.")
+
+
+async def test_what_a_rolled_back_turn_had_said_is_not_read_from_either_end(database: str) -> None:
+    async with running(database) as (store, _, __), store.transaction() as connection:
+        new = [NewMessage(fresh("msg"), Message("user", turn), turn) for turn in ("kept", "rolled back", "last")]
+        await messages.append(connection, KEY, new)
+        await messages.leave_out(connection, KEY, ["rolled back"])
+        for found in (await messages.oldest(connection, KEY), await messages.newest(connection, KEY, limit=9)):
+            assert [entry.message.content for entry in found] == ["kept", "last"]
 
 
 async def test_a_round_that_is_journalled_twice_is_there_once(database: str) -> None:

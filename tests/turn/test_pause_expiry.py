@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from app.domain.ids import row_key
+from app.domain.jsontext import dumps
 from app.domain.turn import Pause, ResultsInput
 from app.domain.views import PartialResults
 from app.store import pauses
 from app.turn.facade import pausing as pausing_stage
 from app.turn.facade.expiry import Expiry
 from tests.databases import rows
+from tests.guardrails.leaks import replay
 from tests.requirements import requirement
 from tests.stage import ADA, CHAT, WEATHER, Stage, result
 from tests.turn.pausing import asks_for, by_results, by_resume, codes, paused, scripted, status, told, until
@@ -69,6 +71,8 @@ async def test_a_pause_that_is_to_go_on_does_so_with_what_has_come(stage: Stage)
 
     assert await status(stage, pause.stream_id) == "completed"
     assert (await stage.said())[-1] == ("assistant", "Then without Berlin.")
+    resolved = dumps({"pause_resolved": {"pause_id": pause.pause_id, "by": "expired"}}).decode()
+    assert resolved in await replay(stage, pause.stream_id)
     first, second = told(stage.provider.requests[-1])[-2:]
     assert "EXTERNAL_TOOL_NOT_RUN" in first["content"]
     assert second["content"] == "25"

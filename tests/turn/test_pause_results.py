@@ -6,6 +6,7 @@ import pytest
 
 from app.domain.turn import Pause
 from app.providers.scripted import Hold
+from tests.guardrails.leaks import replay
 from tests.requirements import requirement
 from tests.stage import ADA, WEATHER, Stage, result
 from tests.turn.pausing import (
@@ -33,6 +34,8 @@ async def test_a_continuation_that_stops_again_is_continued_on_the_same_stream(s
 
         assert again[-1]["type"] == "tool_call_request"
         assert (second.stream_id, second.turn_id) == (first.stream_id, first.turn_id)
+        ends = [line for line in (await replay(stage, first.stream_id)).splitlines() if '"status":"paused"' in line]
+        assert [pause.pause_id in end for pause, end in zip((first, second), ends, strict=True)] == [True, True]
         assert second.pause_id != first.pause_id
         assert await status(stage, first.stream_id) == "paused"
         late = await stage.pass_results(first.stream_id, result("c1"), pause_id=first.pause_id)

@@ -78,6 +78,7 @@ async def test_a_stored_pause_moves_by_the_table_alone(stage: Stage) -> None:
                 moved = await pauses.find(connection, first.conversation, first.pause_id)
             assert moved is not None
             assert moved.state is TRANSITIONS[state, event]
+            assert moved.state is not PauseState.ENDED or moved.snapshot is None
         else:
             with pytest.raises(InvalidStateError):
                 async with store.transaction() as connection:

@@ -8,6 +8,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,13 +18,14 @@ from sqlalchemy import text
 from app.domain.errors import ConversationBusyError, DatabaseError
 from app.domain.ids import fresh_uuid, row_key
 from app.domain.jsontext import loads
-from app.domain.turn import OperationKind
+from app.domain.turn import OnBusy, OperationKind
 from app.domain.views import Started
 from app.providers.scripted import Hold
-from app.store import claims, inbound
+from app.store import acceptance, claims, inbound
 from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
+from app.turn.orchestrator import queue
 from app.turn.orchestrator.ending import end_seized
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.queue import GAVE_WAY, LEAVES_OUT
@@ -167,6 +169,47 @@ async def test_a_rollback_takes_over_what_a_lost_one_was_to_roll_back(shared_dat
         assert [message["content"] for message in told(stage.provider.requests[-1])] == ["The right one."]
         assert [text for role, text in await stage.said() if role == "user"] == ["First.", "Second.", "The right one."]
         assert await waiting(stage) == 0
+
+
+async def test_who_begins_to_wait_does_so_behind_whoever_changes_the_queue(stage: Stage) -> None:
+    await first_runs(stage)
+    operation = Operation(stage.runtime._services, OperationKind.TURN, Identity(ADA, CHAT, CHAT, "st", "turn"))
+    async with changing_the_queue(stage):
+        beginning = asyncio.create_task(queue._enqueue(operation, "wait", entry(operation.id)))
+    await asyncio.wait_for(beginning, 20)
+    assert await waiting(stage) == 1
+
+
+@pytest.mark.parametrize("on_busy", ["interrupt", "rollback"])
+async def test_what_has_come_between_gives_way_as_well(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, on_busy: OnBusy
+) -> None:
+    """The operation that was asked to has paused, say, and results came for that pause: those wait for nobody."""
+    monkeypatch.setattr(queue, "PATIENCE_SECONDS", 3600)
+    first = await first_runs(stage)
+    stage.runtime._lifecycle._sweeping.cancel()
+    stage.runtime._services.cancels.forget(first.fence)
+    between = replace(entry(fresh_uuid(), persona_id="demo"), status="running", turn_id=first.turn_id)
+    own = stage.runtime._services.lease.id
+    claim = Claim(between.operation, own, CONVERSATION, ADA, CHAT, CHAT, "demo", between.stream_id)
+    stage.provider.add("Mine.")
+    late = asyncio.create_task(stage.play("Late.", on_busy=on_busy))
+
+    async def waits() -> bool:
+        return await waiting(stage) == 1
+
+    await until(waits)
+    async with stage.runtime._services.database.transaction() as connection:
+        await end(stage, connection)
+        fence = await claims.take(connection, claim, create=False)
+        between = replace(between, fence=fence)
+        await acceptance.accept(connection, between, persona_id="demo", ephemeral=False, new=(), batches=())
+    monkeypatch.setattr(queue, "PATIENCE_SECONDS", 0.05)
+    assert (await asyncio.wait_for(late, 20))[-1]["final_response_text"] == "Mine."
+    (ended,) = await rows(stage.database, "SELECT status FROM streams WHERE stream_id = $1", between.stream_id)
+    assert ended["status"] == "cancelled"
+    told_of_first = "First." in [message["content"] for message in told(stage.provider.requests[-1])]
+    assert told_of_first == (on_busy == "interrupt")
 
 
 async def test_a_rollback_that_waits_has_stored_what_it_is_to_roll_back(stage: Stage) -> None:

@@ -34,11 +34,17 @@ Attempt = Callable[[int | None, Sequence[str]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A waiting turn's place, and the operation that it asked to give way, if it did."""
+    """A waiting turn's place, how it waits, and the operation that it asked to give way, if one ran."""
 
     number: int
+    on_busy: OnBusy
     running: Running | None
     left_out: Sequence[str]
+
+    @property
+    def makes_way(self) -> bool:
+        """Tell whether whatever runs is to give way to it."""
+        return self.on_busy != "wait"
 
 
 async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRecord, attempt: Attempt) -> None:
@@ -71,7 +77,7 @@ async def accept_in_turn(operation: Operation, on_busy: OnBusy, entry: InboundRe
 
 async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) -> Place:
     longest = operation.services.policy.max_waiting_turns
-    makes_way = on_busy in {"interrupt", "rollback"}
+    makes_way = on_busy != "wait"
     running: Running | None = None
     left_out: list[str] = []
     async with operation.services.database.transaction() as connection:
@@ -91,7 +97,7 @@ async def _enqueue(operation: Operation, on_busy: OnBusy, entry: InboundRecord) 
             raise RateLimitedError(message, retry_after=5)
     if running is not None:
         operation.services.cancels.ask(running)
-    return Place(number, running, left_out)
+    return Place(number, on_busy, running, left_out)
 
 
 async def _has_started(connection: Connection, entry: InboundRecord) -> bool:
@@ -118,10 +124,22 @@ async def _wait(operation: Operation, place: Place, attempt: Attempt) -> None:
             with suppress(DatabaseError):
                 if await _try(operation, place, attempt):
                     return
-                if place.running is not None and now() - began >= PATIENCE_SECONDS:
+                if place.makes_way and now() - began >= PATIENCE_SECONDS:
                     with suppress(UnjudgedError):
-                        await force_end(operation, place.running)
+                        if place.running is None or not await force_end(operation, place.running):
+                            place, began = await _ask_again(operation, place), now()
             await watch.since(seen, LOOK_SECONDS)
+
+
+async def _ask_again(operation: Operation, place: Place) -> Place:
+    """Ask whatever runs now to give way: results may have come for a pause of the operation that was asked before."""
+    async with operation.services.database.transaction() as connection:
+        running = await claims.ask_to_cancel(connection, operation.conversation)
+        found = await inbound.find(connection, operation.conversation, running.operation) if running else None
+    if running is not None:
+        operation.services.cancels.ask(running)
+    left_out = [*place.left_out, found.turn_id] if found is not None and place.on_busy == "rollback" else place.left_out
+    return replace(place, running=running, left_out=left_out)
 
 
 async def _try(operation: Operation, place: Place, attempt: Attempt) -> bool:
@@ -139,8 +157,11 @@ async def _try(operation: Operation, place: Place, attempt: Attempt) -> bool:
     return True
 
 
-async def force_end(operation: Operation, running: Running) -> None:
-    """End an operation that did not give way in time: its fence goes, and its partial text is kept."""
+async def force_end(operation: Operation, running: Running) -> bool:
+    """End an operation that did not give way in time: its fence goes, and its partial text is kept.
+
+    False when it does not run any more.
+    """
     services = operation.services
     judged = await judged_partial(services, operation.conversation, running.operation)
     async with services.database.transaction() as connection:
@@ -149,6 +170,7 @@ async def force_end(operation: Operation, running: Running) -> None:
         if seized is not None and entry is not None:
             await end_seized(connection, services, seized, entry, GAVE_WAY, judged=judged)
     services.wakeups.wake([running.stream_id])
+    return seized is not None
 
 
 def free(conversation: UUID) -> str:
