@@ -270,6 +270,7 @@ async def test_a_drain_waits_for_what_is_thought_of_and_no_longer_than_it_may(
         draining = asyncio.create_task(stage.runtime.drain())
         mind.hold.release()
         await draining
+        assert not stage.runtime._services.background._last
         assert (await settled(stage)).mood == "curious"
 
 

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from app.domain.errors import UnavailableError
+from app.domain.errors import DatabaseError, UnavailableError
 from app.providers.scripted import Hold
 from app.streaming.log import LogWriter
+from app.turn.orchestrator.lease import Lease
 from tests.databases import rows
 from tests.stage import running_stage, turn_input
 from tests.turn.pausing import until
@@ -23,6 +24,14 @@ async def test_a_process_that_goes_writes_what_was_said_and_hands_its_operations
     shared_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LogWriter, "run", never)
+    leave = Lease.leave
+
+    async def leaving(lease: Lease) -> None:
+        # Whoever takes over from here on must find all that was said.
+        assert b"So far" in b"".join(row["frames"] for row in await rows(shared_database, SAID))
+        await leave(lease)
+
+    monkeypatch.setattr(Lease, "leave", leaving)
     async with running_stage(shared_database) as stage:
         hold = Hold()
         stage.provider.add(["So far", hold])
@@ -34,7 +43,6 @@ async def test_a_process_that_goes_writes_what_was_said_and_hands_its_operations
 
         assert [log["status"] for log in logs if log["event"] == "operation"] == ["lost"]
         assert ring.lost
-        assert b"So far" in b"".join(row["frames"] for row in await rows(shared_database, SAID))
         assert [row["dead"] for row in await rows(shared_database, "SELECT dead FROM replicas")] == [True]
         assert not (await stage.runtime.readiness())["accepting"]
         with pytest.raises(UnavailableError, match="shutting down"):
@@ -44,6 +52,23 @@ async def test_a_process_that_goes_writes_what_was_said_and_hands_its_operations
             return stage.runtime._lifecycle._sweeping.done
 
         await until(takes_nothing_over)
+
+
+async def test_a_drain_goes_on_to_its_end_without_its_database(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_: LogWriter) -> None:
+        raise DatabaseError(SAID)
+
+    async with running_stage(shared_database) as stage:
+        hold = Hold()
+        stage.provider.add(["So far", hold])
+        await stage.runtime.start_turn(turn_input("Hello."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        monkeypatch.setattr(LogWriter, "flush", away)
+        await stage.runtime.drain()
+        assert not stage.runtime._lifecycle.tasks._running
+        assert hold.closed
 
 
 async def test_what_ends_within_the_grace_ends_as_ever(shared_database: str) -> None:

@@ -17,7 +17,7 @@ from tests.databases import rows
 from tests.guardrails.acting import ALLOW, InputOnly, says
 from tests.requirements import requirement
 from tests.stage import ADA, CHAT, WEATHER, Stage, result, running_stage, turn_input
-from tests.turn.pausing import by_results, codes, paused, scripted, tables, until
+from tests.turn.pausing import by_results, codes, paused, scripted, tables, until, waiting
 
 Post = Callable[[Stage], Awaitable[Any]]
 KINDS = pytest.mark.parametrize("kind", ["turn", "results", "resume"])
@@ -157,6 +157,26 @@ async def test_a_request_whose_twin_is_accepted_while_it_is_prepared_attaches_to
         hold.release()
         assert b"Mild." in await read(stage, first)
         assert await stage.said() == [("user", "Hi."), ("assistant", "Mild.")]
+
+
+async def test_of_two_that_wait_under_one_key_one_runs(stage: Stage) -> None:
+    hold = Hold()
+    stage.provider.add([hold, "First."], "Mild.")
+    before = await stage.runtime.start_turn(turn_input("Before."))
+    await asyncio.wait_for(hold.reached.wait(), 20)
+    posts = []
+    for count in (1, 2):
+        posts.append(asyncio.create_task(stage.runtime.start_turn(turn(on_busy="wait"))))
+
+        async def wait(count: int = count) -> bool:
+            return await waiting(stage) == count
+
+        await until(wait)
+    hold.release()
+    await read(stage, before)
+    started = await asyncio.wait_for(asyncio.gather(*posts), 20)
+    assert sorted(entry.replayed for entry in started) == [False, True]
+    assert len({replace(entry, replayed=True) for entry in started}) == 1
 
 
 @KINDS

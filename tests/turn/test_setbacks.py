@@ -8,6 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.domain.ids import fresh_uuid, row_key
+from app.domain.turn import ResultsInput
+from app.domain.usage import Usage
 from app.guardrails.registry import Guards
 from app.providers.scripted import Hold, call
 from app.store import claims, inbound
@@ -18,7 +20,7 @@ from app.turn.orchestrator.setbacks import FORGOTTEN_SECONDS, LONGEST_WAIT_SECON
 from app.turn.orchestrator.takeover import Takeover
 from tests.databases import execute, rows
 from tests.guardrails.acting import ALLOW, OutputOnly, says
-from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, turn_input
+from tests.stage import ADA, CHAT, WEATHER, Stage, result, running_stage, turn_input
 from tests.turn.pausing import status, tables, until, weather
 
 BROKEN = """
@@ -141,6 +143,35 @@ async def test_an_operation_of_a_dead_process_is_made_to_end_as_well_unless_it_l
         assert await rows(database, RUNNING) == []
         # Nobody has judged what it had said.
         assert all(b"So far" not in row["frames"] for row in await rows(database, "SELECT frames FROM stream_events"))
+
+
+async def test_a_continuation_that_is_made_to_end_ends_its_pause_and_keeps_what_its_turn_has_used(
+    database: str,
+) -> None:
+    async with running_stage(database) as stage:
+        takeover, watch = sweeping(stage)
+        hold = Hold()
+        stage.provider.add([Usage(10, 3), weather("c1")], ["So far", hold])
+        stream = (await stage.play("Hello.", tools=[WEATHER]))[-1]["stream_id"]
+        await stage.runtime.pass_results(ResultsInput(ADA, (result("c1"),), stream_id=stream))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        await stage.runtime._services.log.flush()
+        for task in list(stage.runtime._lifecycle.tasks._running):
+            task.cancel()
+
+        async def all_gone() -> bool:
+            return not stage.runtime._services.rings.all()
+
+        await until(all_gone)
+        await execute(database, BROKEN.format(code="P0001", what="INSERT ON messages", when=AN_INTERRUPTED_REPLY))
+        for wait in (1, 2, 4):
+            assert await takeover.sweep(no_rerun) == 0
+            watch.seconds += wait
+        assert await takeover.sweep(no_rerun) == 1
+        view = await stage.runtime.stream_state(ADA, stream)
+        assert (view.status.value, (view.usage or {})["prompt_tokens"]) == ("failed", 10)
+        (pause,) = await rows(database, "SELECT state, end_reason FROM pending_external_tool_requests")
+        assert tuple(pause) == ("ended", "continued")
 
 
 async def test_those_whose_ending_fails_keep_nobody_else_waiting(
