@@ -46,6 +46,12 @@ async def ring_of(stage: Stage, *steps: Any) -> Ring:
     return ring
 
 
+@pytest.fixture(autouse=True)
+def rings_keep_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rings keep what is stored, so that all that they have had can be counted."""
+    monkeypatch.setattr("app.streaming.ring.KEPT_BYTES", 1 << 20)
+
+
 def texts(ring: Ring) -> int:
     """Count the pieces of text that a reader of the ring could have."""
     return sum(b"\nevent: text_delta\n" in frame for frame in split(b"".join(ring.after(0) or ())))
