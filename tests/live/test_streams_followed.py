@@ -65,7 +65,9 @@ async def test_on_another_process_a_stream_is_heard_less_than_a_quarter_of_a_sec
     pair: Pair, model: ModelServer
 ) -> None:
     a, b = pair
-    model.script({"steps": [step for n in range(100) for step in ({"text": f"{n} "}, {"wait": 0.03})]})
+    model.script(
+        {"steps": [step for n in range(100) for step in ({"text": f"{n} "}, {"wait": 0.07})]}
+    )  # slower than is gathered
     loop = asyncio.get_running_loop()
 
     async def heard(live: LiveStream) -> dict[str, float]:
