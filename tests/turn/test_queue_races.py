@@ -16,8 +16,9 @@ import pytest
 from sqlalchemy import text
 
 from app.domain.errors import ConversationBusyError, DatabaseError
-from app.domain.ids import fresh_uuid, row_key
+from app.domain.ids import fresh, fresh_uuid, row_key
 from app.domain.jsontext import loads
+from app.domain.messages import Message
 from app.domain.turn import OnBusy, OperationKind
 from app.domain.views import Started
 from app.providers.scripted import Hold
@@ -25,6 +26,7 @@ from app.store import acceptance, claims, inbound
 from app.store.claims import Claim, ReplicaGoneError
 from app.store.database import Connection
 from app.store.inbound import InboundRecord
+from app.store.messages import NewMessage
 from app.turn.orchestrator import queue
 from app.turn.orchestrator.ending import end_seized
 from app.turn.orchestrator.operation import Identity, Operation
@@ -189,7 +191,9 @@ async def test_what_has_come_between_gives_way_as_well(
     first = await first_runs(stage)
     stage.runtime._lifecycle._sweeping.cancel()
     stage.runtime._services.cancels.forget(first.fence)
-    between = replace(entry(fresh_uuid(), persona_id="demo"), status="running", turn_id=first.turn_id)
+    await stage.runtime._services.log.flush()
+    between = replace(entry(fresh_uuid(), persona_id="demo"), status="running")
+    said = [NewMessage(fresh("msg"), Message("user", "Between."), between.turn_id)]
     own = stage.runtime._services.lease.id
     claim = Claim(between.operation, own, CONVERSATION, ADA, CHAT, CHAT, "demo", between.stream_id)
     stage.provider.add("Mine.")
@@ -203,13 +207,14 @@ async def test_what_has_come_between_gives_way_as_well(
         await end(stage, connection)
         fence = await claims.take(connection, claim, create=False)
         between = replace(between, fence=fence)
-        await acceptance.accept(connection, between, persona_id="demo", ephemeral=False, new=(), batches=())
+        await acceptance.accept(connection, between, persona_id="demo", ephemeral=False, new=said, batches=())
     monkeypatch.setattr(queue, "PATIENCE_SECONDS", 0.05)
     assert (await asyncio.wait_for(late, 20))[-1]["final_response_text"] == "Mine."
     (ended,) = await rows(stage.database, "SELECT status FROM streams WHERE stream_id = $1", between.stream_id)
     assert ended["status"] == "cancelled"
-    told_of_first = "First." in [message["content"] for message in told(stage.provider.requests[-1])]
-    assert told_of_first == (on_busy == "interrupt")
+    before = [] if on_busy == "rollback" else ["First.", "So far", "Between."]
+    heard = [message["content"] for message in told(stage.provider.requests[-1])]
+    assert heard == [*before, "Late."]
 
 
 async def test_a_rollback_that_waits_has_stored_what_it_is_to_roll_back(stage: Stage) -> None:
