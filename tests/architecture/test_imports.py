@@ -84,7 +84,7 @@ LATER = {
     "certifi": "a model is called",
     "httpx": "a model is called",
     "jsonschema": "a tool is called, or a reply must be data",
-    "markdown_it": "a reply has marks of Markdown",
+    "markdown_it": "the service listens, in a thread",
     "numpy": "languages are detected, or texts are embedded here",
     "presidio_analyzer": "the guardrail of that name judges",
     "py3langid": "languages are detected",

@@ -170,3 +170,9 @@ async def test_at_a_drain_a_reader_in_the_process_is_cut_since_its_turn_goes_on_
         await stage.runtime.drain()
         with pytest.raises(CutError):
             await playing
+
+
+async def test_the_parser_of_replies_is_ready_before_one_needs_it(stage: Stage) -> None:
+    async with asyncio.timeout(30):
+        while "_parser" not in vars(stage.runtime._services.plain_text):  # noqa: ASYNC110 - a thread sets no event
+            await asyncio.sleep(0.01)

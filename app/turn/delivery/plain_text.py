@@ -1,5 +1,6 @@
 """A reply as plain text, for voice and logs: what a reader of the Markdown would see, without its marks."""
 
+import asyncio
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ class PlainText:
         from markdown_it import MarkdownIt  # noqa: PLC0415 - a process starts sooner without
 
         return MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+    async def open(self) -> None:
+        """Get ready, in a thread: to import the parser takes so long that turns would notice."""
+        await asyncio.to_thread(lambda: self._parser)
 
     def render(self, text: str) -> str:
         """Give the plain form; blank text gives the empty string."""

@@ -52,6 +52,7 @@ class Lifecycle:
             self._beside.start(self._services.aids.outcomes.run(), "task outcomes")
         self._beside.start(self._retention.run(), "retention")
         self._beside.start(self._services.gateway.registry.open(), "model client")
+        self._beside.start(self._services.plain_text.open(), "plain text")
         for source in self._services.tools.registry.sources:
             self._beside.start(source.run(), "tools of others")
         if self._folder is not None:
