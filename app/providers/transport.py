@@ -4,7 +4,7 @@ Nothing but `ModelHttp` imports it, and that in a thread: its packages and the s
 second to read.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final, cast
@@ -12,7 +12,7 @@ from typing import Final, cast
 import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
-from httpx_aiohttp.transport import AiohttpResponseStream
+from httpx_aiohttp.transport import AiohttpResponseStream, map_aiohttp_exceptions
 
 from app.providers.calls import ON_END, HttpPolicy
 
@@ -71,10 +71,26 @@ class _Transport(AiohttpTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         response = await super().handle_async_request(request)
-        body = cast("AiohttpResponseStream", response.stream)
-        body.CHUNK_SIZE = _READ_BYTES
-        response.extensions[ON_END] = body._aiohttp_response.content.on_eof  # noqa: SLF001 - there is no other way to it
+        answer = cast("AiohttpResponseStream", response.stream)._aiohttp_response  # noqa: SLF001 - the only way to it
+        response.stream = _Body(answer)
+        response.extensions[ON_END] = answer.content.on_eof
         return response
+
+
+class _Body(AiohttpResponseStream):
+    """A body whose connection breaks is given as far as it has come: its reader may have let some of it wait."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        content = self._aiohttp_response.content
+        with map_aiohttp_exceptions():
+            try:
+                async for chunk in content.iter_chunked(_READ_BYTES):
+                    yield chunk
+            except Exception:
+                # The client raises it in the place of what it holds, and has no other way to that.
+                if left := content._read_nowait(-1):  # noqa: SLF001
+                    yield left
+                raise
 
 
 def _transport(policy: HttpPolicy, proxy: httpx.Proxy | None = None) -> httpx.AsyncBaseTransport:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
 
+from app.domain.errors import ProviderError
 from app.domain.messages import Message
 from app.providers.base import Finish, ModelRequest, ProviderEvent, ReasoningPiece, TextPiece
 from app.providers.calls import HttpPolicy
@@ -113,6 +114,25 @@ async def test_a_reader_that_leaves_while_text_gathers_closes_the_socket(server:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await server.closed(1)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_what_gathers_is_told_although_the_connection_breaks(server: ModelServer, *, whole: bool) -> None:
+    end = [{"finish": "stop"}, {"done": True}] if whole else []
+    steps = [{"text": "a"}, {"gate": "1"}, {"text": "b"}, {"gate": "2"}, {"text": "c"}, {"text": "d"}, *end]
+    server.script({"steps": [*steps, {"cut": True}], "bare": True})
+    async with reading(server, 0.2) as events:
+        assert await anext(events) == TextPiece("a")
+        server.open("1")
+        assert await anext(events) == TextPiece("b")
+        server.open("2")
+        told: list[ProviderEvent] = []
+        with nullcontext() if whole else pytest.raises(ProviderError):
+            async for event in events:
+                told.append(event)  # noqa: PERF401 - what came before the error counts
+
+    assert "".join(event.text for event in told if isinstance(event, TextPiece)) == "cd"
+    assert any(isinstance(event, Finish) for event in told) is whole
 
 
 async def test_it_rests_until_its_time_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
