@@ -41,9 +41,13 @@ class Route(APIRoute):
         if declared is None:
             message = f"a route has no {name!r}"
             raise AttributeError(message)
-        self._declared = None
-        with without("pydantic.v1"):  # the framework asks whether a model is one of those
-            super().__init__(self.path, self.endpoint, methods=self.methods, **declared)
+        self._declared = None  # what is missing while it is worked out is missing
+        try:
+            with without("pydantic.v1"):  # the framework asks whether a model is one of those
+                super().__init__(self.path, self.endpoint, methods=self.methods, **declared)
+        except BaseException:
+            self._declared = declared  # the next call is told the cause as well
+            raise
         with warnings.catch_warnings():
             # The framework silences it around what is built at once: it hands names on that pydantic has no use for.
             warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
