@@ -16,8 +16,8 @@ from app.providers.base import ProviderEvent, TextPiece
 Ended = Callable[[Callable[[], None]], None]
 """Takes what is to be called when all of a body has come."""
 
-_SLACK: Final = 0.01
-"""So many seconds late is not slow: a busy loop wakes nobody to the moment."""
+_QUICK: Final = 0.75
+"""A model is quick when a piece takes it less than this part of a rest; else most rests would bring but one."""
 
 
 class Pace:
@@ -38,13 +38,12 @@ class Pace:
 
     def note(self, events: Iterable[ProviderEvent]) -> None:
         """Learn what a read brought."""
-        if any(type(event) is TextPiece for event in events):
+        self._next = 0.0
+        if pieces := sum(type(event) is TextPiece for event in events):
             now = self._loop.time()
-            brisk = now - self._text_at < self._seconds + _SLACK
+            if now - self._text_at < pieces * self._seconds * _QUICK:
+                self._next = now + self._seconds
             self._text_at = now
-            self._next = now + self._seconds if brisk else 0.0
-        else:
-            self._next = 0.0
 
     @property
     def rests(self) -> bool:
