@@ -84,7 +84,7 @@ class _Body(AiohttpResponseStream):
         content = self._aiohttp_response.content
         with map_aiohttp_exceptions():
             try:
-                async for chunk in content.iter_chunked(_READ_BYTES):
+                while chunk := await content.read(_READ_BYTES):
                     yield chunk
             except Exception:
                 # The client raises it in the place of what it holds, and has no other way to that.
