@@ -108,6 +108,22 @@ async def until(condition: Callable[[], Awaitable[T | None]]) -> T:
             await asyncio.sleep(0.01)
 
 
+def forsake(stage: Stage) -> None:
+    """Let the tasks of all operations go, as they are at a kill: nothing of what they do is ended."""
+    for task in list(stage.runtime._lifecycle.tasks._running):
+        task.cancel()
+
+
+async def let_die(stage: Stage) -> None:
+    """Forsake all operations, and wait until the process knows nothing of them."""
+    forsake(stage)
+
+    async def all_gone() -> bool:
+        return not stage.runtime._services.rings.all()
+
+    await until(all_gone)
+
+
 @asynccontextmanager
 async def meanwhile(coroutine: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
     """Run something beside the block; it must have ended when the block is left, and is bounded."""

@@ -134,45 +134,7 @@ async def test_a_turn_that_has_not_landed_finds_who_has_the_conversation_now(dat
         writing.release()
 
 
-@pytest.mark.parametrize("name", ["accept", "take"])
-async def test_a_turn_that_has_landed_and_was_taken_over_since_is_not_run_here(database: str, name: str) -> None:
-    async with behind(database) as (stage, points):
-        await before(stage, name)
-        hold, other = points.hold(name, DONE, KEY), Database(database, pool_size=1)
-        late = asyncio.create_task(stage.play("Late."))
-        await hold.reached()
-        async with other.transaction() as connection:
-            await run_again_elsewhere(connection)
-        stored = await tables(database)
-        hold.drop()
-        assert codes(await asyncio.wait_for(late, 30)) == ["SYS_SERVICE_UNAVAILABLE"]
-        assert await tables(database) == stored
-        await other.close()
-
-
-@pytest.mark.parametrize("name", ["accept", "take"])
-async def test_a_turn_that_has_landed_and_had_to_make_way_since_is_not_accepted_again(database: str, name: str) -> None:
-    async with behind(database) as (stage, points):
-        await before(stage, name)
-        hold, other = points.hold(name, DONE, KEY), Database(database, pool_size=1)
-        late = asyncio.create_task(stage.play("Late."))
-        await hold.reached()
-        async with other.transaction() as connection:
-            running = await claims.ask_to_cancel(connection, KEY)
-            assert running is not None
-            entry = await inbound.find(connection, KEY, running.operation)
-            seized = await claims.seize(connection, KEY, running.operation, only_dead=False)
-            assert entry is not None
-            assert seized is not None
-            await end_seized(connection, stage.runtime._services, seized, entry, GAVE_WAY)
-        stored = await tables(database)
-        hold.drop()
-        assert codes(await asyncio.wait_for(late, 30)) == ["SYS_SERVICE_UNAVAILABLE"]
-        assert await tables(database) == stored
-        await other.close()
-
-
-async def run_again_elsewhere(connection: Connection) -> None:
+async def run_again_elsewhere(_: Stage, connection: Connection) -> None:
     """Do what another process does that takes the running operation over, and lives."""
     other = fresh_uuid()
     await replicas.register(connection, other, timedelta(hours=1))
@@ -185,3 +147,33 @@ async def run_again_elsewhere(connection: Connection) -> None:
     assert held is not None
     await inbound.run_again(connection, entry, held.fence)
     await streams.run_again(connection, KEY, entry.stream_id, held.fence)
+
+
+async def made_to_make_way(stage: Stage, connection: Connection) -> None:
+    """Do what a turn does that interrupts the running operation and has waited for it in vain."""
+    running = await claims.ask_to_cancel(connection, KEY)
+    assert running is not None
+    entry = await inbound.find(connection, KEY, running.operation)
+    seized = await claims.seize(connection, KEY, running.operation, only_dead=False)
+    assert entry is not None
+    assert seized is not None
+    await end_seized(connection, stage.runtime._services, seized, entry, GAVE_WAY)
+
+
+@pytest.mark.parametrize("since", [run_again_elsewhere, made_to_make_way])
+@pytest.mark.parametrize("name", ["accept", "take"])
+async def test_a_turn_that_has_landed_and_is_anothers_or_over_since_is_neither_run_nor_accepted_here(
+    database: str, name: str, since: Callable[[Stage, Connection], Awaitable[None]]
+) -> None:
+    async with behind(database) as (stage, points):
+        await before(stage, name)
+        hold, other = points.hold(name, DONE, KEY), Database(database, pool_size=1)
+        late = asyncio.create_task(stage.play("Late."))
+        await hold.reached()
+        async with other.transaction() as connection:
+            await since(stage, connection)
+        stored = await tables(database)
+        hold.drop()
+        assert codes(await asyncio.wait_for(late, 30)) == ["SYS_SERVICE_UNAVAILABLE"]
+        assert await tables(database) == stored
+        await other.close()

@@ -20,7 +20,7 @@ from app.store.database import OutcomeUnknownError
 from app.turn.orchestrator.rerun import Rerun
 from tests.databases import execute, rows
 from tests.stage import ADA, CHAT, WEATHER, Stage, one, result, running_stage, turn_input
-from tests.turn.pausing import by_results, codes, held, paused, scripted, status, until, weather
+from tests.turn.pausing import by_results, codes, forsake, held, paused, scripted, status, until, weather
 
 
 def put(table: str, column: str, path: str) -> str:
@@ -71,8 +71,7 @@ async def by_takeover(stage: Stage, pause: Pause) -> None:
     stage.provider.add(["So far", hold])
     passing = asyncio.create_task(by_results(stage, pause, result("c1")))
     await asyncio.wait_for(hold.reached.wait(), 20)
-    for task in list(stage.runtime._lifecycle.tasks._running):
-        task.cancel()
+    forsake(stage)
     assert (await asyncio.wait_for(passing, 40))[-1]["type"] == "final_response"
 
 
@@ -181,8 +180,7 @@ async def test_a_process_runs_no_more_operations_again_at_a_time_than_it_may(sha
         takeover = stage.runtime._lifecycle._takeover
         for number in range(5):
             await begun(stage, chat=f"chat-{number}")
-        for task in list(stage.runtime._lifecycle.tasks._running):
-            task.cancel()
+        forsake(stage)
         await until_idle(stage)
         await rows(shared_database, "UPDATE conversations SET running_replica = $1", fresh_uuid())
         started: list[Again] = []
@@ -228,8 +226,7 @@ async def test_a_continuation_is_run_again_only_if_nothing_was_seen_of_it_and_al
         stage.provider.add([hold])
         passing = asyncio.create_task(by_results(stage, pause, result("c1")))
         await asyncio.wait_for(hold.reached.wait(), 20)
-        for task in list(stage.runtime._lifecycle.tasks._running):
-            task.cancel()
+        forsake(stage)
         await until_idle(stage)
         await rows(shared_database, "UPDATE conversations SET running_replica = $1", fresh_uuid())
         await execute(shared_database, unless)

@@ -21,7 +21,7 @@ from app.turn.orchestrator.takeover import Takeover
 from tests.databases import execute, rows
 from tests.guardrails.acting import ALLOW, OutputOnly, says
 from tests.stage import ADA, CHAT, WEATHER, Stage, result, running_stage, turn_input
-from tests.turn.pausing import status, tables, until, weather
+from tests.turn.pausing import let_die, status, tables, until, weather
 
 BROKEN = """
 CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -84,13 +84,7 @@ async def left_behind(stage: Stage, *chats: str) -> list[str]:
         streams.append((await stage.runtime.start_turn(turn_input("Hello.", conversation=chat))).stream_id)
         await asyncio.wait_for(hold.reached.wait(), 20)
         await stage.runtime._services.log.flush()
-    for task in list(stage.runtime._lifecycle.tasks._running):
-        task.cancel()
-
-    async def all_gone() -> bool:
-        return not stage.runtime._services.rings.all()
-
-    await until(all_gone)
+    await let_die(stage)
     return streams
 
 
@@ -156,13 +150,7 @@ async def test_a_continuation_that_is_made_to_end_ends_its_pause_and_keeps_what_
         await stage.runtime.pass_results(ResultsInput(ADA, (result("c1"),), stream_id=stream))
         await asyncio.wait_for(hold.reached.wait(), 20)
         await stage.runtime._services.log.flush()
-        for task in list(stage.runtime._lifecycle.tasks._running):
-            task.cancel()
-
-        async def all_gone() -> bool:
-            return not stage.runtime._services.rings.all()
-
-        await until(all_gone)
+        await let_die(stage)
         await execute(database, BROKEN.format(code="P0001", what="INSERT ON messages", when=AN_INTERRUPTED_REPLY))
         for wait in (1, 2, 4):
             assert await takeover.sweep(no_rerun) == 0

@@ -14,7 +14,7 @@ from app.turn.orchestrator.tally import Tally
 from tests.databases import rows
 from tests.gmi.test_approval import PERSONA, PayBack, asked, says, till
 from tests.stage import ADA, Stage, running_stage
-from tests.turn.pausing import meanwhile, until
+from tests.turn.pausing import let_die, meanwhile, until
 from tests.turn.test_setbacks import no_rerun, sweeping
 
 PAY = call("pay_back", {"cents": 500}, id="c1")
@@ -31,13 +31,7 @@ class Hanging(PayBack):
 async def crashed(stage: Stage, stream_id: str) -> tuple[dict[str, Any], Any]:
     """Let the stream's operation die, and give what its stream and the conversation keep once it was taken over."""
     takeover, _ = sweeping(stage)
-    for task in list(stage.runtime._lifecycle.tasks._running):
-        task.cancel()
-
-    async def has_died() -> bool:
-        return not stage.runtime._services.rings.all()
-
-    await until(has_died)
+    await let_die(stage)
     assert await takeover.sweep(no_rerun) == 1
     (answer,) = [message for message in await stage.messages() if message.tool_call_id == "c1"]
     return dict((await stage.runtime.stream_state(ADA, stream_id)).usage or {}), answer
