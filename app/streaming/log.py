@@ -12,6 +12,7 @@ from app.streaming.wakeups import Wakeups
 
 _PAUSE_AFTER_LOSS: Final = 0.25
 _PAUSE_AFTER_FAULT: Final = 1.0
+_SETTLING_FLUSHES: Final = 20
 
 
 class LogWriter:
@@ -54,8 +55,20 @@ class LogWriter:
             if ring.lost:
                 raise LostFenceError
 
+    async def settle(self) -> None:
+        """Write until all that was said before is durable: behind a batch that was skipped comes the rest.
+
+        A stream whose row stays held, or that the database refuses, is given up after a second.
+        """
+        said = [(ring, ring.last_n) for ring in self._rings.all()]
+        for _ in range(_SETTLING_FLUSHES):
+            await self.flush()
+            if not any(n > ring.durable_n and not (ring.sealed or ring.lost) for ring, n in said):
+                return
+            await asyncio.sleep(self._interval)
+
     async def flush(self) -> None:
-        """Write what there is. A batch whose outcome is unknown stays the same and is written again."""
+        """Write one batch of each stream. A batch whose outcome is unknown stays the same and is written again."""
         async with self._flushing:
             now = asyncio.get_running_loop().time()
             due = [ring for ring in self._rings.all() if not (ring.sealed or ring.lost or ring.retry_at > now)]

@@ -48,7 +48,7 @@ async def writing(stage: Stage, hold: Hold, **more: Any) -> AsyncIterator[Starte
     stage.provider.add(["The xylo", "graph is", hold])
     started = await stage.runtime.start_turn(turn_input("Hello", **more))
     await asyncio.wait_for(hold.reached.wait(), 20)
-    await stage.runtime._services.log.flush()
+    await stage.runtime._services.log.settle()
     yield started
     hold.release()
 

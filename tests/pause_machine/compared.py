@@ -100,7 +100,8 @@ class Compared(RuleBasedStateMachine):
 
     async def _check(self) -> None:
         world, model = self.world, self.model
-        assert await world.stored() == [(said.role, said.what) for said in model.messages]
+        stored, expected = await world.stored(), [(said.role, said.what) for said in model.messages]
+        assert stored == expected, f"{world.conversation} has {stored} and not {expected}"
         pauses = await world.rows(
             "SELECT pause_id, state, tool_calls, results FROM pending_external_tool_requests WHERE conversation = $1"
         )

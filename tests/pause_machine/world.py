@@ -132,7 +132,7 @@ class World:
     async def crash(self, replica: int) -> None:
         """Let a runtime's operations die where they are, be found dead, and let a new process take its place."""
         gone = self.runtimes[replica]
-        await gone._services.log.flush()
+        await gone._services.log.settle()
         await gone._lifecycle._beside.cancel()
         await gone._lifecycle.tasks.cancel()
         await self.watch.execute("UPDATE replicas SET dead = true WHERE id = $1", gone._services.lease.id)

@@ -85,6 +85,25 @@ async def test_a_stream_whose_row_is_held_goes_with_the_next_flush_and_delays_no
     assert await stored(database, held) == [(held.ring.fence, 1, 1), (held.ring.fence, 2, 2)]
 
 
+async def test_what_settles_is_stored_behind_a_batch_that_was_skipped_as_well(process: Process, database: str) -> None:
+    running = await process.begin()
+    running.say("a")
+    async with held_by_another(database, running):
+        await process.log.flush()
+        running.say("b")
+    await process.log.settle()
+    assert await stored(database, running) == [(running.ring.fence, 1, 1), (running.ring.fence, 2, 2)]
+
+
+async def test_a_stream_whose_row_stays_held_keeps_nobody_who_settles(process: Process, database: str) -> None:
+    held, free = await process.begin("held"), await process.begin("free")
+    held.say("a")
+    free.say("b")
+    async with held_by_another(database, held), asyncio.timeout(PATIENCE):
+        await process.log.settle()
+    assert (held.ring.durable_n, free.ring.durable_n) == (0, 1)
+
+
 async def test_a_takeover_that_is_not_committed_yet_lets_no_frame_slip_in_behind_it(
     process: Process, database: str
 ) -> None:

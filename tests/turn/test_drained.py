@@ -54,6 +54,27 @@ async def test_a_process_that_goes_writes_what_was_said_and_hands_its_operations
         await until(takes_nothing_over)
 
 
+async def test_what_was_said_behind_a_batch_that_could_not_be_written_yet_is_not_lost(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogWriter, "run", never)
+    async with running_stage(shared_database) as stage:
+        first, second = Hold(), Hold()
+        stage.provider.add(["So far", first, "and further", second])
+        await stage.runtime.start_turn(turn_input("Hello."))
+        await asyncio.wait_for(first.reached.wait(), 20)
+        services = stage.runtime._services
+        async with services.database.transaction() as holder:
+            await holder.driver.execute("SELECT 1 FROM conversations FOR UPDATE")
+            await services.log.flush()
+        first.release()
+        await asyncio.wait_for(second.reached.wait(), 20)
+        await stage.runtime.drain()
+    said = b"".join(row["frames"] for row in await rows(shared_database, SAID))
+    assert b"So far" in said
+    assert b"and further" in said
+
+
 async def test_a_drain_goes_on_to_its_end_without_its_database(
     shared_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

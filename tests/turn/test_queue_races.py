@@ -191,7 +191,7 @@ async def test_what_has_come_between_gives_way_as_well(
     first = await first_runs(stage)
     stage.runtime._lifecycle._sweeping.cancel()
     stage.runtime._services.cancels.forget(first.fence)
-    await stage.runtime._services.log.flush()
+    await stage.runtime._services.log.settle()
     between = replace(entry(fresh_uuid(), persona_id="demo"), status="running")
     said = [NewMessage(fresh("msg"), Message("user", "Between."), between.turn_id)]
     own = stage.runtime._services.lease.id

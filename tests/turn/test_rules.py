@@ -140,7 +140,7 @@ async def test_an_outcome_that_can_not_be_learnt_is_not_announced(
         stage.provider.add(["So far", hold, " and no further."])
         playing = asyncio.create_task(stage.play("Hello."))
         await asyncio.wait_for(hold.reached.wait(), 20)
-        await stage.runtime._services.log.flush()
+        await stage.runtime._services.log.settle()
 
         async def nobody_knows(*_: Any, **__: Any) -> None:
             raise OutcomeUnknownError

@@ -83,7 +83,7 @@ async def left_behind(stage: Stage, *chats: str) -> list[str]:
         stage.provider.add(["So far", hold])
         streams.append((await stage.runtime.start_turn(turn_input("Hello.", conversation=chat))).stream_id)
         await asyncio.wait_for(hold.reached.wait(), 20)
-        await stage.runtime._services.log.flush()
+        await stage.runtime._services.log.settle()
     await let_die(stage)
     return streams
 
@@ -149,7 +149,7 @@ async def test_a_continuation_that_is_made_to_end_ends_its_pause_and_keeps_what_
         stream = (await stage.play("Hello.", tools=[WEATHER]))[-1]["stream_id"]
         await stage.runtime.pass_results(ResultsInput(ADA, (result("c1"),), stream_id=stream))
         await asyncio.wait_for(hold.reached.wait(), 20)
-        await stage.runtime._services.log.flush()
+        await stage.runtime._services.log.settle()
         await let_die(stage)
         await execute(database, BROKEN.format(code="P0001", what="INSERT ON messages", when=AN_INTERRUPTED_REPLY))
         for wait in (1, 2, 4):
@@ -233,7 +233,7 @@ async def test_a_turn_that_lost_its_fence_stops_without_a_word(shared_database: 
         await stage.runtime.start_turn(turn_input("Hello.", tools=[WEATHER]))
         await asyncio.wait_for(hold.reached.wait(), 20)
         services = stage.runtime._services
-        await services.log.flush()
+        await services.log.settle()
         (running,) = await rows(shared_database, "SELECT id, running_operation FROM conversations")
         with capture_logs() as logs:
             async with services.database.transaction() as connection:

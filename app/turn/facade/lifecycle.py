@@ -91,7 +91,7 @@ class Lifecycle:
             self._log.warning("drain.handed_over", operations=len(self.tasks))
         await self._services.background.stop()
         try:
-            await self._services.log.flush()
+            await self._services.log.settle()
             await self._services.lease.leave()
         except Exception as error:  # noqa: BLE001 - a drain goes on to its end
             if not is_lost(error):
