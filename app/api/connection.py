@@ -1,12 +1,17 @@
-"""A connection of a client: who is still being answered learns that it is lost, whatever else has come in by it.
+"""A connection of a client, where the server's own would fail it.
 
-The server tells only the newest request of a connection. A client that sends another one behind a response that lasts
-would hold its reader, and what runs for it, long after it has gone.
+Who is still being answered learns that the connection is lost, whatever else has come in by it: the server tells only
+the newest request. A client that offers another protocol, as Java's own does with its first request, is answered in the
+one that it speaks, with its body read. One that speaks HTTP/1.0 gets no chunks, which it can't read.
 """
 
-from typing import Any
+from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+_OF_AN_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})
+_INVALID: Final = "Invalid HTTP request received."
 
 
 class Connection(HttpToolsProtocol):
@@ -16,11 +21,37 @@ class Connection(HttpToolsProtocol):
         """Take what the server gives."""
         super().__init__(*args, **named)
         self._asked: list[RequestResponseCycle] = []
+        self._offers = False
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes. A request that offers another protocol is read once more, without the offer."""
+        self._unset_keepalive_if_required()
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as error:
+                if self._offers:
+                    data = self._without_offer() + data[error.args[0] :]
+                    continue
+                self._refuse()
+            except httptools.HttpParserError:
+                self._refuse()
+            return
 
     def on_headers_complete(self) -> None:
         """Note the request, and forget those that have been answered."""
+        self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self._offers:
+            return
         super().on_headers_complete()
+        if self.scope["http_version"] == "1.0":
+            self.cycle.send = _Unchunked(self.cycle)  # type: ignore[method-assign]
         self._asked = [*(request for request in self._asked if not request.response_complete), self.cycle]
+
+    def on_message_complete(self) -> None:
+        """Note that the request is whole, unless it is to be read once more."""
+        if not self._offers:
+            super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell all who have not been answered."""
@@ -30,3 +61,38 @@ class Connection(HttpToolsProtocol):
                 request.disconnected = True
                 request.message_event.set()
         self._asked = []
+
+    def _refuse(self) -> None:
+        self.logger.warning(_INVALID)
+        self.send_400_response(_INVALID)
+
+    def _without_offer(self) -> bytes:
+        """Give the head of the request as if it offered nothing, and read what comes next from its beginning."""
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            kept = value
+            if name == b"connection":
+                kept = b", ".join(one for one in value.split(b",") if one.strip().lower() not in _OF_AN_OFFER)
+            if name not in _OF_AN_OFFER:
+                lines.append(b"%b: %b" % (name, kept))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the server has it
+        return b"\r\n".join((*lines, b"", b""))
+
+
+class _Unchunked:
+    """Sends a response to HTTP/1.0: what tells no length ends with the connection."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._send = cycle.send
+        self._endless = False
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._endless = not any(name.lower() == b"content-length" for name, _ in message["headers"])
+            if self._endless:
+                self._cycle.chunked_encoding = False
+        elif self._endless:
+            self._cycle.expected_content_length = len(message.get("body", b""))
+        await self._send(message)

@@ -1,0 +1,128 @@
+"""What a connection is sent by clients that few servers are tried with, and what they get for it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from app.domain.turn import TurnInput
+from tests.api.fake_runtime import FRAMES, FakeRuntime
+from tests.api.serving import PATIENCE, application, served
+
+PATH = "/v1/conversations/c/turns"
+OFFER = (
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    "HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\n"
+)
+"""What Java's client offers with its first request."""
+
+Talk = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def talking(runtime: FakeRuntime) -> AsyncIterator[Talk]:
+    """Connect to a server, without any client between its bytes and the test."""
+    async with served(application(runtime)) as port, asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+
+def head(method: str, path: str, more: str = "", *, length: int = 0, version: str = "1.1") -> bytes:
+    told = f"Content-Type: application/json\r\nContent-Length: {length}\r\n" if length else ""
+    return f"{method} {path} HTTP/{version}\r\nHost: localhost\r\n{told}{more}\r\n".encode()
+
+
+def post(text: str, more: str = "", version: str = "1.1") -> bytes:
+    body = json.dumps({"input": text}).encode()
+    return head("POST", PATH, more, length=len(body), version=version) + body
+
+
+def turns(runtime: FakeRuntime) -> list[TurnInput]:
+    """Give the turns that were started."""
+    return [asked for asked in runtime.asked if isinstance(asked, TurnInput)]
+
+
+def said(runtime: FakeRuntime) -> list[object]:
+    """Give what was said in them."""
+    return [turn.input for turn in turns(runtime)]
+
+
+async def until_end(reader: asyncio.StreamReader) -> bytes:
+    """Read a response in chunks to its end."""
+    return await reader.readuntil(b"\r\n0\r\n\r\n")
+
+
+async def test_a_stream_over_http_1_0_has_no_chunks_and_ends_with_the_connection(runtime: FakeRuntime) -> None:
+    async with talking(runtime) as (reader, writer):
+        writer.write(post("Hello", version="1.0"))
+        told, _, content = (await reader.read()).partition(b"\r\n\r\n")
+
+    assert told.startswith(b"HTTP/1.1 200 ")
+    assert b"transfer-encoding" not in told.lower()
+    assert b"connection: close" in told.lower()
+    assert content == b"".join(FRAMES)
+
+
+async def test_the_object_form_over_http_1_0_is_the_object(runtime: FakeRuntime) -> None:
+    async with talking(runtime) as (reader, writer):
+        writer.write(post("Hello", "Accept: application/json\r\n", version="1.0"))
+        _, _, content = (await reader.read()).partition(b"\r\n\r\n")
+
+    assert json.loads(content)["stream_id"] == "st_1"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_has_a_length_tells_it_over_http_1_0_as_well(method: str, runtime: FakeRuntime) -> None:
+    async with talking(runtime) as (reader, writer):
+        writer.write(head(method, "/healthz", version="1.0"))
+        told, _, content = (await reader.read()).partition(b"\r\n\r\n")
+
+    assert b"content-length: 15" in told.lower()
+    assert content == (b'{"status":"ok"}' if method == "GET" else b"")
+
+
+async def test_a_client_that_offers_another_protocol_is_answered_with_its_body_read(runtime: FakeRuntime) -> None:
+    async with talking(runtime) as (reader, writer):
+        for text in ("one", "two"):
+            writer.write(post(text, f"{OFFER}Idempotency-Key: {text}\r\n"))
+            answer = await until_end(reader)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"event: end" in answer
+        writer.write(post("three"))
+        assert (await until_end(reader)).startswith(b"HTTP/1.1 200 ")
+
+    assert said(runtime) == ["one", "two", "three"]
+    assert [asked.idempotency_key for asked in turns(runtime)] == ["one", "two", None]
+
+
+async def test_an_offer_may_come_in_pieces_and_its_body_later(runtime: FakeRuntime) -> None:
+    sent = post("in pieces", OFFER)
+    async with talking(runtime) as (reader, writer):
+        for place in range(0, len(sent), 11):
+            writer.write(sent[place : place + 11])
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert (await until_end(reader)).startswith(b"HTTP/1.1 200 ")
+
+    assert said(runtime) == ["in pieces"]
+
+
+async def test_any_number_of_offers_may_come_at_once(runtime: FakeRuntime) -> None:
+    many = 1500
+    last = OFFER.replace("Connection: ", "Connection: close, ")
+    async with talking(runtime) as (reader, writer):
+        writer.write(head("GET", "/healthz", OFFER) * many + head("GET", "/healthz", last))
+        answers = await reader.read()
+
+    assert answers.count(b"HTTP/1.1 200 ") == many + 1
+
+
+async def test_a_tunnel_is_refused(runtime: FakeRuntime) -> None:
+    async with talking(runtime) as (reader, writer):
+        writer.write(b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
