@@ -64,7 +64,7 @@ _LOST: Final = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # a server that shuts down has told an idle connection so, which confuses the driver
 )
-_LOST_STATES: Final = ("08", "57P", "53", "40", "55P03", "55000", "25P03", "25P04", "26000")
+_LOST_STATES: Final = ("08", "57P", "57014", "53", "40", "55P03", "55000", "25P03", "25P04", "26000")
 
 
 def driver_url(url: str) -> str:
