@@ -13,6 +13,7 @@ from tests.databases import rows
 from tests.stage import running_stage, turn_input
 from tests.turn.pausing import until
 
+LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 SAID = "SELECT frames FROM stream_events ORDER BY fence, first_n"
 
 
@@ -107,3 +108,28 @@ async def test_what_ends_within_the_grace_ends_as_ever(shared_database: str) -> 
         hold.release()
         assert (await asyncio.wait_for(playing, 20))[-1]["final_response_text"] == "Done."
         await asyncio.wait_for(draining, 20)
+
+
+async def test_what_waits_to_be_accepted_is_refused_as_what_comes_later_is(shared_database: str) -> None:
+    async with running_stage(shared_database) as stage:
+        hold = Hold()
+        stage.provider.add(["So far", hold])
+        await stage.runtime.start_turn(turn_input("Hello."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        waits = asyncio.Event()
+        queued = asyncio.create_task(stage.runtime.start_turn(turn_input("And?", on_busy="wait"), waits.set))
+        await asyncio.wait_for(waits.wait(), 20)
+        async with stage.runtime._services.database.transaction() as other:
+            await other.driver.execute("LOCK TABLE streams")
+            beginning = asyncio.create_task(stage.runtime.start_turn(turn_input("Hello?", conversation="chat-2")))
+
+            async def begins() -> bool:
+                return bool(await rows(shared_database, LOCKED))
+
+            await until(begins)
+            leaving = asyncio.create_task(stage.runtime.drain())
+            told = await asyncio.wait_for(asyncio.gather(queued, beginning, return_exceptions=True), 20)
+        await leaving
+
+    assert [type(error) for error in told] == [UnavailableError] * 2
+    assert all("shutting down" in str(error) for error in told)

@@ -1,20 +1,19 @@
 """The runtime's life: what runs beside the operations, how it begins, and how it ends."""
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from app.domain.errors import UnavailableError
 from app.store.database import is_lost
+from app.turn.facade.publisher import RETRY_AFTER
 from app.turn.facade.retention import Retention
 from app.turn.facade.revival import Revival
 from app.turn.facade.tasks import Tasks
 from app.turn.gmi.personas import PersonaFolder
 from app.turn.orchestrator.services import Services
 from app.turn.orchestrator.takeover import Takeover
-
-RETRY_AFTER: Final = 5
 
 
 class Lifecycle:

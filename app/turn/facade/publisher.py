@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from app.domain.chunks import StreamChunk
-from app.domain.errors import AppError, InternalError, TurnTimeoutError
+from app.domain.errors import AppError, InternalError, TurnTimeoutError, UnavailableError
 from app.domain.turn import StreamStatus
 from app.memory.embedding import embeddings_told
 from app.observability.spans import here, spanned, spanned_in_pieces
@@ -26,6 +26,8 @@ from app.turn.orchestrator.settlement import settle
 _log = structlog.get_logger("app.turn")
 
 ACCOUNT_SECONDS: Final = 2.0
+RETRY_AFTER: Final = 5
+"""Seconds after which a process that goes has most likely been replaced."""
 
 
 class Publisher:
@@ -186,7 +188,9 @@ class Publisher:
             operation.ring.close()
             operation.services.rings.drop(operation.ring)
         if not operation.accepted.done():
-            operation.refuse(InternalError("The operation ended before it was accepted."))
+            # Only a process that goes ends what somebody still waits for before it was accepted.
+            message = "This replica is shutting down and did not take the operation; send the request again."
+            operation.refuse(UnavailableError(message, retry_after=RETRY_AFTER))
 
     def _line(self, status: str, *, error: str | None = None) -> None:
         """Log the one line that each operation gets."""
