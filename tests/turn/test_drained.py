@@ -76,6 +76,31 @@ async def test_what_was_said_behind_a_batch_that_could_not_be_written_yet_is_not
     assert b"and further" in said
 
 
+async def test_what_a_process_that_goes_still_hears_from_its_model_is_told_to_nobody(
+    shared_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, leave = Hold(), Lease.leave
+
+    async def leaving(lease: Lease) -> None:
+        hold.release()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await leave(lease)
+
+    monkeypatch.setattr(Lease, "leave", leaving)
+    async with running_stage(shared_database) as stage:
+        stage.provider.add(["So far", hold, "and further", Hold()])
+        await stage.runtime.start_turn(turn_input("Hello."))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        (ring,) = stage.runtime._services.rings.all()
+        await stage.runtime.drain()
+
+    assert ring.last_n == ring.durable_n
+    said = b"".join(row["frames"] for row in await rows(shared_database, SAID))
+    assert b"So far" in said
+    assert b"further" not in said
+
+
 async def test_a_drain_goes_on_to_its_end_without_its_database(
     shared_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

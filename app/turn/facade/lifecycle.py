@@ -89,6 +89,7 @@ class Lifecycle:
         if not await self.tasks.wait(self._drain_grace):
             self._log.warning("drain.handed_over", operations=len(self.tasks))
         await self._services.background.stop()
+        self._services.lease.hold_still()
         try:
             await self._services.log.settle()
             await self._services.lease.leave()

@@ -32,6 +32,7 @@ class Lease:
         self._rings = rings
         self._length = timedelta(seconds=policy.length)
         self._deadline = 0.0
+        self._leaving = False
         self._landed = asyncio.Event()
         self._log = structlog.get_logger(__name__)
         self.id = fresh_uuid()
@@ -79,6 +80,10 @@ class Lease:
         since = self.contact_since
         return since is not None and self.holds() and self._clock.boot_seconds() - since >= self._policy.length
 
+    def hold_still(self) -> None:
+        """Never hold again: what runs here says nothing more, so that all it has said can be written."""
+        self._leaving, self._deadline = True, 0.0
+
     async def leave(self) -> None:
         """Stop living, so that others may take over at once what this process still runs."""
         async with self._database.transaction() as connection:
@@ -105,6 +110,8 @@ class Lease:
         await self._register()
 
     def _extend(self, before: float) -> None:
+        if self._leaving:
+            return
         if self.contact_since is None or before >= self._deadline:
             # Also after a sleep of the whole machine: nobody could renew meanwhile.
             self.contact_since = before
