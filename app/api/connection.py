@@ -2,7 +2,8 @@
 
 Who is still being answered learns that the connection is lost, whatever else has come in by it: the server tells only
 the newest request. A client that offers another protocol, as Java's own does with its first request, is answered in the
-one that it speaks, with its body read. One that speaks HTTP/1.0 gets no chunks, which it can't read.
+one that it speaks, with its body read. One that speaks HTTP/1.0 gets no chunks, which it can't read. And a head has a
+limit, since it is held before anybody knows whose it is.
 """
 
 from typing import Any, Final
@@ -11,7 +12,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _OF_AN_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})
-_INVALID: Final = "Invalid HTTP request received."
+_INVALID: Final = b"This is no request of HTTP/1.1; the connection is closed."
+_TOO_LARGE: Final = b"The head of the request is larger than 64 KiB; send less."
+_BYTES: Final = 64 << 10
+"""So much may come of a head, or of the trailers of a body, before the next part of the request."""
 
 
 class Connection(HttpToolsProtocol):
@@ -22,10 +26,14 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **named)
         self._asked: list[RequestResponseCycle] = []
         self._offers = False
+        self._moved = False
+        self._unmoved = 0
 
     def data_received(self, data: bytes) -> None:
         """Take bytes. A request that offers another protocol is read once more, without the offer."""
         self._unset_keepalive_if_required()
+        self._moved = False
+        size = len(data)
         while True:
             try:
                 self.parser.feed_data(data)
@@ -33,13 +41,27 @@ class Connection(HttpToolsProtocol):
                 if self._offers:
                     data = self._without_offer() + data[error.args[0] :]
                     continue
-                self._refuse()
+                self._refuse(b"400 Bad Request", _INVALID)
             except httptools.HttpParserError:
-                self._refuse()
-            return
+                self._refuse(b"400 Bad Request", _INVALID)
+            break
+        self._unmoved = 0 if self._moved else self._unmoved + size
+        if self._unmoved > _BYTES:
+            self._refuse(b"431 Request Header Fields Too Large", _TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """Begin with another request."""
+        self._moved = True
+        super().on_message_begin()
+
+    def on_body(self, body: bytes) -> None:
+        """Take some of a body, which has a limit of its own."""
+        self._moved = True
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """Note the request, and forget those that have been answered."""
+        self._moved = True
         self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if self._offers:
             return
@@ -50,6 +72,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the request is whole, unless it is to be read once more."""
+        self._moved = True
         if not self._offers:
             super().on_message_complete()
 
@@ -62,9 +85,13 @@ class Connection(HttpToolsProtocol):
                 request.message_event.set()
         self._asked = []
 
-    def _refuse(self) -> None:
-        self.logger.warning(_INVALID)
-        self.send_400_response(_INVALID)
+    def _refuse(self, status: bytes, why: bytes) -> None:
+        """Read no further, and say why where no other answer has begun."""
+        self.logger.warning(why.decode())
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            told = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close" % len(why)
+            self.transport.write(b"HTTP/1.1 %b\r\n%b\r\n\r\n%b" % (status, told, why))
+        self.transport.close()
 
     def _without_offer(self) -> bytes:
         """Give the head of the request as if it offered nothing, and read what comes next from its beginning."""

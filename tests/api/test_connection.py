@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
+from app.api.connection import Connection
 from app.domain.turn import TurnInput
 from tests.api.fake_runtime import FRAMES, FakeRuntime
 from tests.api.serving import PATIENCE, application, served
@@ -18,6 +21,7 @@ OFFER = (
 )
 """What Java's client offers with its first request."""
 
+LIMIT = 1 << 20
 Talk = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -126,3 +130,79 @@ async def test_a_tunnel_is_refused(runtime: FakeRuntime) -> None:
     async with talking(runtime) as (reader, writer):
         writer.write(b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+
+
+LINE = b"X-More: and more\r\n"
+ENDLESS = {
+    "an address": (b"GET /", b"a" * 1024),
+    "a header": (b"GET /healthz HTTP/1.1\r\nX-Long: ", b"a" * 1024),
+    "headers": (b"GET /healthz HTTP/1.1\r\n", LINE),
+    "trailers": (head("POST", PATH, "Transfer-Encoding: chunked\r\n") + b"2\r\n{}\r\n0\r\n", LINE),
+}
+
+
+class Socket(asyncio.Transport):
+    """Remembers what is written until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+async def test_what_never_ends_is_refused(what: str, runtime: FakeRuntime) -> None:
+    state, transport = ServerState(), Socket()
+    connection = Connection(uvicorn.Config(application(runtime), log_config=None, ws="none"), state, {})
+    connection.connection_made(transport)
+    begun, more = ENDLESS[what]
+    connection.data_received(begun)
+    fed = 0
+    while not transport.closed and fed < LIMIT:
+        connection.data_received(more)
+        fed += len(more)
+    tasks = list(state.tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert transport.closed
+    assert transport.written.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_head_that_is_long_is_read(runtime: FakeRuntime) -> None:
+    async with talking(runtime) as (reader, writer):
+        for _ in range(3):
+            writer.write(post("Hello", f"X-Long: {'a' * 60_000}\r\n"))
+            assert (await until_end(reader)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_is_no_request_is_not_told_within_the_answer_to_another(runtime: FakeRuntime) -> None:
+    goes_on = asyncio.Event()
+
+    async def frames() -> AsyncIterator[bytes]:
+        yield FRAMES[0]
+        await goes_on.wait()
+
+    runtime.frames = frames
+    async with talking(runtime) as (reader, writer):
+        writer.write(post("Hello"))
+        await reader.readuntil(FRAMES[0])
+        writer.write(b"\x00\x00\x00")
+        assert await reader.read() == b"\r\n"
+        goes_on.set()
