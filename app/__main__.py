@@ -1,11 +1,10 @@
 """Where `python -m app` begins: the commands are imported without looking for garbage, and the one asked for runs."""
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
-from app.domain.absent import without
+from app.domain.importing import lean
 
 YOUNG: Final = 10_000
 """How many objects may be new before the collector looks through them. With its usual 700 it does so while a turn is
@@ -21,29 +20,12 @@ def commands() -> Callable[[], None]:
     What imports make stays for good. To look through it for garbage would be a tenth of the start or more, and would
     stop every turn for a tenth of a second whenever the collector looks at everything; so it never does.
     """
-    gc.disable()
-    with without(*UNASKED), built_later():
-        from app.commands import cli  # noqa: PLC0415 - the collector has to be off by then
+    with lean(*UNASKED):
+        from app.commands import cli  # noqa: PLC0415 - not before the collector is off
 
-    gc.freeze()
+        gc.freeze()
     gc.set_threshold(YOUNG)
-    gc.enable()
     return cli
-
-
-@contextmanager
-def built_later() -> Iterator[None]:
-    """Let pydantic build a model when it is first used; a model has what its base has, so the base of all is told.
-
-    Most of FastAPI's models are for its description, and most of the settings' are parts of others.
-    """
-    from pydantic import BaseModel  # noqa: PLC0415 - the collector has to be off by then
-
-    BaseModel.model_config["defer_build"] = True
-    try:
-        yield
-    finally:
-        del BaseModel.model_config["defer_build"]
 
 
 if __name__ == "__main__":

@@ -4,24 +4,30 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from fastapi import FastAPI
+from app.domain.importing import lean
 
-from app.api.policy import DoorPolicy, key_of
-from app.api.readers import ReaderLimits
-from app.api.router import install
-from app.api.runtime import Runtime
-from app.bootstrap import running
-from app.settings import Settings
+with lean():
+    from fastapi import FastAPI
+
+    from app.api.policy import DoorPolicy, key_of
+    from app.api.readers import ReaderLimits
+    from app.api.router import install
+    from app.api.runtime import Runtime
+    from app.settings import Settings
 
 Running = Callable[[Settings], AbstractAsyncContextManager[Runtime]]
 
 
-def create_app(settings: Settings, *, runtime: Running = running) -> FastAPI:
-    """Make the application. Nothing is built, opened or started before its lifespan begins."""
+def create_app(settings: Settings, *, runtime: Running | None = None) -> FastAPI:
+    """Make the application. Nothing is built, opened or started before its lifespan begins.
+
+    Nor is the service's own runtime imported, which is what it has when no other is given.
+    """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with runtime(settings) as live:
+        begin = runtime or _own_runtime()
+        async with begin(settings) as live:
             app.state.runtime = live
             yield
 
@@ -36,6 +42,13 @@ def create_app(settings: Settings, *, runtime: Running = running) -> FastAPI:
     )
     install(app, door_policy(settings))
     return app
+
+
+def _own_runtime() -> Running:
+    """Import all that lies behind the door, at once: nothing of it may be missing only when a request needs it."""
+    with lean():
+        from app.bootstrap import running  # noqa: PLC0415 - the door is there without it
+    return running
 
 
 def live(app: FastAPI) -> AbstractAsyncContextManager[object]:

@@ -29,7 +29,7 @@ from pydantic_settings import SettingsError as SourceError
 from app.conversation.setting import RollingSummarySetting
 from app.domain.language import LanguagePolicy
 from app.guardrails.options import GuardrailSettings
-from app.providers.setup import ModelSettings
+from app.providers.setting import ModelSettings
 from app.turn.preparation.setting import PreparationSettings
 
 PREFIX: Final = "FERMATA_"

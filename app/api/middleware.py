@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import field
 from typing import Final
 
-import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,7 +18,7 @@ from app.api.problems import problem_response
 from app.domain.errors import InternalError, TooLargeError
 from app.domain.frozen import dataclass
 from app.domain.ids import fresh
-from app.observability.logging import bound
+from app.observability.lines import bound, log
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 REST: Final = "fermata.rest"
@@ -53,8 +52,8 @@ class Entry:
 
     def tell(self) -> None:
         """Write the line."""
-        log = structlog.get_logger(__name__)
-        tell = log.debug if self.path in _PROBES else log.info
+        lines = log(__name__)
+        tell = lines.debug if self.path in _PROBES else lines.info
         tell(
             "request",
             method=self.method,
@@ -95,7 +94,7 @@ class Lasting:
             except CutResponseError:
                 raise
             except Exception as error:
-                structlog.get_logger(__name__).exception("request.failed_after_start")
+                log(__name__).exception("request.failed_after_start")
                 raise CutResponseError from error
             finally:
                 entry.tell()
@@ -133,9 +132,9 @@ class Requests:
             await self._app(scope, receive, sender)
         except Exception as error:
             if entry.status is not None:
-                structlog.get_logger(__name__).exception("request.failed_after_start")
+                log(__name__).exception("request.failed_after_start")
                 raise CutResponseError from error
-            structlog.get_logger(__name__).exception("request.failed")
+            log(__name__).exception("request.failed")
             await problem_response(InternalError(), scope)(scope, receive, sender)
         finally:
             if REST not in scope:

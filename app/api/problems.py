@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -23,6 +22,7 @@ from app.domain.errors import (
     ValidationError,
 )
 from app.domain.jsontext import dumps
+from app.observability.lines import log
 
 MEDIA_TYPE: Final = "application/problem+json"
 FAULTS_SHOWN: Final = 20
@@ -93,7 +93,7 @@ def install(app: FastAPI) -> None:
 async def _on_app_error(request: Request, error: Exception) -> Response:
     told = error if isinstance(error, AppError) else InternalError()
     if told.kind is Kind.INTERNAL:
-        structlog.get_logger(__name__).error("request.failed", code=told.code, detail=told.message)
+        log(__name__).error("request.failed", code=told.code, detail=told.message)
     return problem_response(told, request.scope)
 
 
@@ -121,7 +121,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
         case HTTPStatus.BAD_REQUEST:
             told = MalformedError("The body can't be read; send one JSON object in UTF-8.")
         case _:
-            structlog.get_logger(__name__).error("request.unexpected_status", status=status)
+            log(__name__).error("request.unexpected_status", status=status)
             told = InternalError()
     return problem_response(told, request.scope)
 

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import compile_path
 
-from app.domain.absent import without
+from app.domain.importing import without
 
 
 class Route(APIRoute):

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import structlog
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
@@ -18,8 +17,8 @@ from app.api.readers import Slot
 from app.domain.errors import AppError, DatabaseError
 from app.domain.frozen import dataclass
 from app.domain.jsontext import dumps
-from app.streaming.outlet import Outlet, Reader
-from app.streaming.tail import CutError
+from app.observability.lines import log
+from app.streaming.outlet import CutError, Outlet, Reader
 
 SSE_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
 OBJECT_HEADERS: Final = {"Content-Type": "application/json"}
@@ -146,7 +145,7 @@ class Frames:
                 await self._finish(outlet)
         except Exception as error:
             expected = isinstance(error, AppError | CutError)
-            structlog.get_logger(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
+            log(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
             raise CutResponseError from error
         self._entry.whole = True
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from app.domain.errors import ConfigurationError
 from app.domain.frozen import dataclass
-from app.guardrails.base import GuardConfig, Stage
+from app.guardrails.base import GuardConfig
+from app.guardrails.terms import Stage
 
 STAGES: Final[tuple[Stage, Stage]] = ("input", "output")
 Method = Callable[..., object]

@@ -10,12 +10,11 @@ methods, `async` or not; each gives an `Evaluation`, or None to allow:
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum, StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from app.domain.frozen import dataclass
 from app.domain.usage import ModelCall
 
-Stage = Literal["input", "output"]
 Sources = Sequence[Mapping[str, Any]]
 
 BLOCKED: Final = "GUARDRAIL_BLOCKED"

@@ -4,10 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.guardrails.base import Stage
-from app.guardrails.required import RequiredGuard
-from app.guardrails.rules.ceiling import Ceilings
-from app.guardrails.rules.pii import KINDS, Kind
+from app.guardrails.terms import KINDS, Ceilings, Kind, RequiredGuard, Stage
 
 Milliseconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

@@ -10,7 +10,8 @@ from app.domain.frozen import dataclass
 from app.domain.persona import Persona
 from app.guardrails.active import ActiveGuard, activate
 from app.guardrails.asking import Asking
-from app.guardrails.required import RequiredGuard, shortfall
+from app.guardrails.required import shortfall
+from app.guardrails.terms import RequiredGuard
 
 MAX_HELD: Final = 200_000
 

@@ -4,16 +4,7 @@ from collections.abc import Sequence
 
 from app.domain.frozen import dataclass
 from app.guardrails.active import ActiveGuard
-from app.guardrails.base import Stage
-
-
-@dataclass(frozen=True, slots=True)
-class RequiredGuard:
-    """A guard that must be there, and judge at these stages; each answer within `timeout_ms`."""
-
-    id: str
-    stages: tuple[Stage, ...] = ("input", "output")
-    timeout_ms: float | None = None
+from app.guardrails.terms import RequiredGuard
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,22 +57,6 @@ def configure_logging(level: LogLevel = "info", form: LogFormat = "auto") -> Non
         logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
 
 
-class bound:  # noqa: N801 - it reads as a verb: `with bound(request_id=…)`
-    """Puts ids on every line that this task logs inside the block."""
-
-    __slots__ = ("_ids", "_tokens")
-
-    def __init__(self, **ids: Any) -> None:
-        """Nothing is bound before the block begins."""
-        self._ids = ids
-
-    def __enter__(self) -> None:
-        self._tokens = structlog.contextvars.bind_contextvars(**self._ids)
-
-    def __exit__(self, *_: object) -> None:
-        structlog.contextvars.reset_contextvars(**self._tokens)
-
-
 def _renderers(*, as_json: bool) -> list[Processor]:
     if not as_json:
         # The renderer's own way prints the local variables of every frame, keys and messages among them.

@@ -1,9 +1,8 @@
 """From settings to models: the file of providers, the environment's keys, and which model does what."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from app.domain.errors import ConfigurationError
 from app.domain.frozen import dataclass
@@ -13,26 +12,10 @@ from app.providers.config import ProvidersFile, read_providers_file
 from app.providers.gateway import GatewayPolicy
 from app.providers.proxies import proxies_of
 from app.providers.registry import SCRIPTED_MODEL, ProvidersPolicy
+from app.providers.setting import ModelSettings
 
 _BY_KEY: Final = (("OPENAI_API_KEY", "openai:gpt-4o-mini"), ("ANTHROPIC_API_KEY", "anthropic:claude-sonnet-5"))
 """The chat model that follows from a key, where nothing names one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """What an operator sets. Where a setting and the file say different things, the setting holds.
-
-    `environment` has the providers' keys by the names of their variables, and the proxies.
-    """
-
-    file: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    openai_base_url: str | None = None
-    transport: Literal["aiohttp", "httpx"] = "aiohttp"
-    gather_seconds: float = 0.0
-    chat: str | None = None
-    utility: str | None = None
-    embedding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

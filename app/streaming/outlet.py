@@ -11,6 +11,10 @@ from typing import Any, Final
 Sending = Callable[[bytes], Awaitable[None]]
 
 
+class CutError(Exception):
+    """The response can't be finished: the connection must be reset, so that nobody takes it for complete."""
+
+
 class Outlet:
     """Sends one reader's pieces. Closed until somebody can send; a reader with a closed one is woken by every frame."""
 

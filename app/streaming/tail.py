@@ -21,7 +21,7 @@ from app.store.database import Database
 from app.store.events import Stored
 from app.store.streams import StreamRecord
 from app.streaming.frames import OPENING, PING, RETRY, cursor_of, end_status, is_end, split
-from app.streaming.outlet import Outlet, Reader
+from app.streaming.outlet import CutError, Outlet, Reader
 from app.streaming.reads import Reads
 from app.streaming.ring import PIECE_BYTES, Ring, Rings
 from app.streaming.wakeups import Wakeups, Watch
@@ -32,10 +32,6 @@ CLOSE_SECONDS: Final = 0.0002
 
 LEAST_PATIENCE: Final = 1.0
 """A heartbeat comes early rather than break into a read of the database shortly before it is due."""
-
-
-class CutError(Exception):
-    """The response can't be finished: the connection must be reset, so that nobody takes it for complete."""
 
 
 @dataclass(frozen=True, slots=True)

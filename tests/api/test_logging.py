@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from app.observability.logging import bound, configure_logging, leave_out
+from app.observability.lines import bound
+from app.observability.logging import configure_logging, leave_out
 from tests.logs import logs_as_before
 
 

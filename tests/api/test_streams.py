@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from app.domain.errors import AppError, GoneError, NotFoundError
 from app.domain.views import Cursor
-from app.streaming.tail import CutError
+from app.streaming.outlet import CutError
 from tests.api.fake_runtime import FRAMES, STATE, FakeRuntime
 from tests.api.serving import PATIENCE, application, client_of, served
 

@@ -16,7 +16,7 @@ from app.guardrails.dispatch import Verdict
 from app.guardrails.incoming import judge_input, refuse_blocked, with_text
 from app.guardrails.outgoing import OutputJudge
 from app.guardrails.registry import Guards, Report
-from app.guardrails.required import RequiredGuard
+from app.guardrails.terms import RequiredGuard
 from tests.guardrails.acting import (
     ALLOW,
     BLOCK,

@@ -11,7 +11,7 @@ from app.domain.errors import GuardrailBlockedError, GuardrailMissingError
 from app.domain.turn import TurnInput, TurnOptions
 from app.guardrails.base import Action, Evaluation, GuardConfig
 from app.guardrails.registry import Guards, OutputMode
-from app.guardrails.required import RequiredGuard
+from app.guardrails.terms import RequiredGuard
 from app.providers.scripted import call
 from tests.databases import rows
 from tests.guardrails.acting import ALLOW, FLAG, Acting, Hanging, InputOnly, OutputOnly, blocks, replaces, says

@@ -10,10 +10,11 @@ from app.domain.usage import ModelCall
 from app.guardrails.base import Action, Evaluation, GuardContext, OutputChunk, Spent
 from app.guardrails.options import GuardOptions, GuardrailSettings
 from app.guardrails.registry import Guards
-from app.guardrails.rules.ceiling import Ceiling, Ceilings
+from app.guardrails.rules.ceiling import Ceiling
 from app.guardrails.rules.grounding import SHOWN, Grounding
 from app.guardrails.rules.moderation import Moderation
 from app.guardrails.shipped import Means, build_guards, installed
+from app.guardrails.terms import Ceilings
 from app.providers.moderation import Verdict
 from tests.guardrails.acting import CONTEXT, final, piece, turn_of
 

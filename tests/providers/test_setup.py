@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.domain.errors import ConfigurationError
-from app.providers.setup import ModelSettings, set_up
+from app.providers.setting import ModelSettings
+from app.providers.setup import set_up
 
 FILE = """
 providers:

@@ -12,8 +12,8 @@ from app.domain.errors import MalformedError
 from app.domain.turn import StreamStatus
 from app.domain.views import Cursor
 from app.streaming.frames import OPENING, PING, RETRY, cursor_of, is_end
+from app.streaming.outlet import CutError
 from app.streaming.ring import PIECE_BYTES
-from app.streaming.tail import CutError
 from tests.databases import execute, named
 from tests.streaming.scene import PATIENCE, Process, Running, comment, one, process_on, read_all, take, until
 

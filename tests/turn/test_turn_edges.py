@@ -9,7 +9,7 @@ import pytest
 from app.domain.chunks import FinalResponseMarker, GmiChunk, GmiError, GmiOutput, TextDelta
 from app.domain.turn import Caller, TurnOptions
 from app.providers.scripted import Hold
-from app.streaming.tail import CutError
+from app.streaming.outlet import CutError
 from app.turn.gmi.base import GmiTurnInput
 from tests.gmi.rig import broken
 from tests.guardrails.leaks import tables

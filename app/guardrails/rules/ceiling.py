@@ -1,19 +1,9 @@
 """Ceilings: how long an input and a reply may be, and what an operation may cost."""
 
-from app.domain.frozen import dataclass
 from app.domain.messages import text_of
 from app.domain.turn import TurnInput
 from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """None is no ceiling. Lengths are characters; tokens are those of the whole turn, dollars of one operation."""
-
-    input_characters: int | None = None
-    reply_characters: int | None = None
-    tokens: int | None = None
-    dollars: float | None = None
+from app.guardrails.terms import Ceilings
 
 
 class Ceiling:

@@ -7,12 +7,9 @@ from typing import Final, Literal
 
 from app.domain.messages import text_of
 from app.domain.turn import TurnInput
-from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources, Stage
+from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources
 from app.guardrails.rules.credentials import KEYS
-
-Kind = Literal["email", "phone", "card", "iban", "key"]
-KINDS: Final[tuple[Kind, ...]] = ("key", "iban", "card", "email", "phone")
-"""In the order in which they are looked for: an account number must not be taken for a telephone number first."""
+from app.guardrails.terms import KINDS, Kind, Stage
 
 _EMAIL: Final = re.compile(
     r"(?<![\w.+-])[A-Za-z0-9](?:[\w.+-]{0,62}[\w+-])?"

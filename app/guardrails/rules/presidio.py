@@ -15,8 +15,9 @@ from typing import Final, Literal
 from app.domain.errors import ConfigurationError
 from app.domain.messages import text_of
 from app.domain.turn import TurnInput
-from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources, Stage
+from app.guardrails.base import Action, Evaluation, GuardConfig, GuardContext, OutputChunk, Sources
 from app.guardrails.rules.pii import personal_data
+from app.guardrails.terms import Stage
 
 NAME: Final = "presidio"
 PACKAGES: Final = ("presidio_analyzer", "tldextract")
