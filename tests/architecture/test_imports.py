@@ -132,6 +132,79 @@ def test_models_are_built_when_they_are_first_used() -> None:
     assert done.stdout == "False False False\nHello True\n", done.stderr
 
 
+PLAIN = """
+import gc, sys
+from pydantic import BaseModel
+
+def state():
+    return gc.isenabled(), gc.get_threshold(), dict(BaseModel.model_config)
+
+before = state()
+import app.main
+there = {name for name in sys.modules if name in HEAVY}
+there |= {name for name in sys.modules if ".".join(name.split(".")[:2]) in BEHIND} - VALUES
+assert not there, f"app.main imports {sorted(there)}; it is the door and the settings, which need none of that"
+assert state() == before, f"an import leaves {state()} where {before} was"
+assert None not in sys.modules.values(), "an import hides modules from others"
+
+from fastapi.openapi.models import OpenAPI
+from app.settings import Settings
+assert not OpenAPI.__pydantic_complete__ and not Settings.__pydantic_complete__, "models are built that nobody uses"
+
+import pydantic.v1, structlog, uvicorn.supervisors
+assert structlog.dev.rich is not None, "structlog remembers that there is no rich"
+assert uvicorn.supervisors.ChangeReload.__name__ == "WatchFilesReload", "uvicorn remembers that there is no watchfiles"
+"""
+HEAVY = {
+    "aiohttp",
+    "alembic",
+    "asyncpg",
+    "greenlet",
+    "httpx",
+    "jsonschema",
+    "markdown_it",
+    "prometheus_client",
+    "pygments",
+    "rich",
+    "sqlalchemy",
+    "structlog",
+    "yaml",
+}
+"""Packages that the door and the settings don't need."""
+BEHIND = {
+    "app.bootstrap",
+    "app.conversation",
+    "app.guardrails",
+    "app.memory",
+    "app.prompts",
+    "app.providers",
+    "app.skills",
+    "app.store",
+    "app.telemetry",
+    "app.tools",
+    "app.turn",
+}
+VALUES = {
+    "app.conversation",
+    "app.conversation.setting",
+    "app.guardrails",
+    "app.guardrails.options",
+    "app.guardrails.terms",
+    "app.providers",
+    "app.providers.setting",
+    "app.turn",
+    "app.turn.preparation",
+    "app.turn.preparation.setting",
+}
+"""What of the packages behind the door the settings are made of."""
+
+
+def test_the_application_is_there_without_what_lies_behind_it_and_leaves_the_process_as_it_was() -> None:
+    names = f"HEAVY, BEHIND, VALUES = {HEAVY!r}, {BEHIND!r}, {VALUES!r}\n"
+    done = run(names + PLAIN)
+    assert done.returncode == 0, done.stderr
+
+
 ASKED = """
 import asyncio
 from app.main import create_app
