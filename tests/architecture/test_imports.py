@@ -164,6 +164,7 @@ HEAVY = {
     "jsonschema",
     "markdown_it",
     "prometheus_client",
+    "pydantic.v1",
     "pygments",
     "rich",
     "sqlalchemy",

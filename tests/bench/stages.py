@@ -150,13 +150,15 @@ def _batch(claim: Claim, fence: int, n: int) -> Batch:
 
 
 async def cold(bench: Bench) -> list[Row]:
-    """Imports in processes of their own, as they come and as a start does them."""
+    """Imports in processes of their own: the door, what its lifespan imports with it, and all that a start does."""
     del bench
     wall, cpu = await _imported("import app.main")
+    _, whole = await _imported("import app.main; app.main._own_runtime()")
     _, starting = await _imported("from app.__main__ import commands; commands()")
     return [
         Row("import of app.main, with the interpreter", wall, "s", "<= 0.7 s"),
         Row("import of app.main: CPU", cpu, "s", "-"),
+        Row("import of app.main and of what its lifespan needs: CPU", whole, "s", "-"),
         Row("imports of a start: CPU", starting, "s", "-"),
     ]
 
