@@ -196,14 +196,14 @@ def _settings() -> Settings:
 def _bind(host: str, port: int, blocked_seconds: float) -> socket.socket:
     """Take the port before anything is started: whether it is free is quick to say.
 
-    Where the system can, it resets a connection whose peer has taken nothing for `blocked_seconds`: closing alone would
-    wait for the peer to read.
+    A name that has addresses of both kinds is listened at by one of IPv4, so that `localhost` is 127.0.0.1. Where the
+    system can, it resets a connection whose peer has taken nothing for `blocked_seconds`: closing alone would wait for
+    the peer to read.
     """
     listener: socket.socket | None = None
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):

@@ -1,7 +1,7 @@
 """The way to an MCP server over HTTP, with the rules that hold for tools that are HTTP calls.
 
-A name is resolved once, judged, and then connected to by the address that was judged. No proxy is taken from the
-environment, since it would resolve the name again.
+A name is resolved once, judged, and then connected to by the addresses that were judged, until one answers. No proxy
+is taken from the environment, since it would resolve the name again.
 """
 
 import asyncio
@@ -29,13 +29,21 @@ class JudgedTransport(httpx2.AsyncBaseTransport):
         except OSError as error:
             message = f"{host} has no address"
             raise httpx2.ConnectError(message) from error
-        addresses = [str(entry[4][0]) for entry in found]
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         if not self._private and any(map(is_private, addresses)):
             message = f"{host} is at a private address, which is not among the private_hosts"
             raise httpx2.ConnectError(message)
+        for address in addresses[:-1]:
+            try:
+                return await self._send(request, host, address)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue  # nothing was sent: `localhost` may be ::1 first, where nobody listens
+        return await self._send(request, host, addresses[-1])
+
+    async def _send(self, request: httpx2.Request, host: str, address: str) -> httpx2.Response:
         judged = httpx2.Request(
             request.method,
-            request.url.copy_with(host=addresses[0]),
+            request.url.copy_with(host=address),
             headers=request.headers,
             stream=request.stream,
             extensions={**request.extensions, "sni_hostname": host},

@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -118,6 +119,17 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> Non
     assert ended.errors.startswith(f"Can't listen on 127.0.0.1 port {port}:")
     assert "FERMATA_PORT" in ended.errors
     assert "Traceback" not in ended.errors + ended.output
+
+
+def test_a_name_with_addresses_of_both_kinds_is_listened_at_by_one_of_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = socket.getaddrinfo
+
+    def told(_: str, *rest: Any, **more: Any) -> Any:
+        return [*ask("::1", *rest, **more), *ask("127.0.0.1", *rest, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", told)
+    with command_line._bind("localhost", 0, 20) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
 
 
 async def test_a_database_that_is_away_is_told_in_a_sentence(tmp_path: Path) -> None:

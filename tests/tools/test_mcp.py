@@ -168,6 +168,22 @@ async def test_a_server_over_http_is_found_again_and_a_private_address_is_not_re
                     return
 
 
+async def test_a_host_is_reached_by_whichever_of_its_addresses_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    ask = socket.getaddrinfo
+
+    def told(host: Any, *rest: Any, **more: Any) -> Any:
+        # As most machines tell of it, whatever this one does; of the first two addresses nobody listens at either.
+        named = [f"127.0.0.{number}" for number in (3, 2, 1)] if host == "localhost" else [host]
+        return [one_of for name in named for one_of in ask(name, *rest, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", told)
+    server = McpServer(part(url=f"http://localhost:{port}/mcp", command=None, cwd=None), private=True)
+    async with running(server, connected=False) as source, served(port):
+        await until(lambda: server.tools)
+        assert await call(source, "shop__add", a=2, b=3) == {"result": 5}
+
+
 @pytest.mark.parametrize(
     ("server", "sentence"),
     [
