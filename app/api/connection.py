@@ -3,9 +3,11 @@
 Who is still being answered learns that the connection is lost, whatever else has come in by it: the server tells only
 the newest request. A client that offers another protocol, as Java's own does with its first request, is answered in the
 one that it speaks, with its body read. One that speaks HTTP/1.0 gets no chunks, which it can't read. And a head has a
-limit, since it is held before anybody knows whose it is.
+limit, since it is held before anybody knows whose it is; a client that says nothing, or stops in the middle of a
+request, is waited for as long as an idle one.
 """
 
+import asyncio
 from typing import Any, Final
 
 import httptools
@@ -14,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 _OF_AN_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})
 _INVALID: Final = b"This is no request of HTTP/1.1; the connection is closed."
 _TOO_LARGE: Final = b"The head of the request is larger than 64 KiB; send less."
+_TOO_SLOW: Final = b"The rest of the request did not come; send it again as a whole."
 _BYTES: Final = 64 << 10
 """So much may come of a head, or of the trailers of a body, before the next part of the request."""
 
@@ -28,6 +31,12 @@ class Connection(HttpToolsProtocol):
         self._offers = False
         self._moved = False
         self._unmoved = 0
+        self._partial = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes. A request that offers another protocol is read once more, without the offer."""
@@ -48,10 +57,19 @@ class Connection(HttpToolsProtocol):
         self._unmoved = 0 if self._moved else self._unmoved + size
         if self._unmoved > _BYTES:
             self._refuse(b"431 Request Header Fields Too Large", _TOO_LARGE)
+        elif self._partial and self._owes_nothing:
+            self._wait()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection on which nothing has come for too long."""
+        if not self._partial:
+            super().timeout_keep_alive_handler()
+        elif self._owes_nothing and not self.transport.is_closing():
+            self._refuse(b"408 Request Timeout", _TOO_SLOW)
 
     def on_message_begin(self) -> None:
         """Begin with another request."""
-        self._moved = True
+        self._moved = self._partial = True
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
@@ -72,18 +90,28 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the request is whole, unless it is to be read once more."""
-        self._moved = True
+        self._moved, self._partial = True, False
         if not self._offers:
             super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell all who have not been answered."""
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
         for request in self._asked:
             if not request.response_complete:
                 request.disconnected = True
                 request.message_event.set()
         self._asked = []
+
+    @property
+    def _owes_nothing(self) -> bool:
+        """Whether no answer has begun, or is due, that is not whole yet."""
+        return all(one.response_complete or (one.more_body and not one.response_started) for one in self._asked)
+
+    def _wait(self) -> None:
+        """Wait for what comes next as long as an idle connection is kept."""
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def _refuse(self, status: bytes, why: bytes) -> None:
         """Read no further, and say why where no other answer has begun."""

@@ -158,6 +158,12 @@ class Socket(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    async def until(self, what: bytes | None = None) -> None:
+        """Wait until something is written, or until it is closed."""
+        async with asyncio.timeout(PATIENCE):
+            while not (self.is_closing() if what is None else what in self.written):  # noqa: ASYNC110 - see `write`
+                await asyncio.sleep(0)
+
     def pause_reading(self) -> None:
         pass
 
@@ -165,24 +171,77 @@ class Socket(asyncio.Transport):
         pass
 
 
+@asynccontextmanager
+async def on_socket(runtime: FakeRuntime, patience: int = 75) -> AsyncIterator[tuple[Connection, Socket]]:
+    """Give a connection on a socket that is none."""
+    state, transport = ServerState(), Socket()
+    config = uvicorn.Config(application(runtime), log_config=None, ws="none", timeout_keep_alive=patience)
+    connection = Connection(config, state, {})
+    connection.connection_made(transport)
+    try:
+        yield connection, transport
+    finally:
+        connection.connection_lost(None)
+        await asyncio.gather(*state.tasks)
+
+
 @pytest.mark.parametrize("what", ENDLESS)
 async def test_what_never_ends_is_refused(what: str, runtime: FakeRuntime) -> None:
-    state, transport = ServerState(), Socket()
-    connection = Connection(uvicorn.Config(application(runtime), log_config=None, ws="none"), state, {})
-    connection.connection_made(transport)
     begun, more = ENDLESS[what]
-    connection.data_received(begun)
-    fed = 0
-    while not transport.closed and fed < LIMIT:
-        connection.data_received(more)
-        fed += len(more)
-    tasks = list(state.tasks)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    async with on_socket(runtime) as (connection, transport):
+        connection.data_received(begun)
+        fed = 0
+        while not transport.is_closing() and fed < LIMIT:
+            connection.data_received(more)
+            fed += len(more)
 
-    assert transport.closed
+    assert transport.is_closing()
     assert transport.written.startswith(b"HTTP/1.1 431 ")
+
+
+STOPS = {
+    "before it": (b"", b""),
+    "in the head": (b"GET /healthz HTTP/1.1\r\nHost: loc", b"HTTP/1.1 408 "),
+    "before the body": (head("POST", PATH, length=10), b"HTTP/1.1 408 "),
+    "in the body": (head("POST", PATH, length=10) + b'{"in', b"HTTP/1.1 408 "),
+}
+
+
+@pytest.mark.parametrize("where", STOPS)
+async def test_a_client_that_stops_in_the_middle_of_a_request_is_not_waited_for(
+    where: str, runtime: FakeRuntime
+) -> None:
+    sent, answer = STOPS[where]
+    async with on_socket(runtime, patience=0) as (connection, transport):
+        if sent:
+            connection.data_received(sent)
+        await transport.until()
+
+    assert transport.written.startswith(answer)
+    assert bool(transport.written) is bool(answer)
+
+
+async def test_an_answer_goes_on_although_the_rest_of_what_was_sent_does_not_come(runtime: FakeRuntime) -> None:
+    goes_on = asyncio.Event()
+
+    async def frames() -> AsyncIterator[bytes]:
+        yield FRAMES[0]
+        await goes_on.wait()
+        yield FRAMES[2]
+
+    runtime.frames = frames
+    async with on_socket(runtime, patience=0) as (connection, transport):
+        connection.data_received(post("Hello") + b"GET /healthz HTTP/1.1\r\nHost: loc")
+        await transport.until(FRAMES[0])
+        connection.data_received(b"alhost\r\n")
+        connection.timeout_keep_alive_handler()
+        assert not transport.is_closing()
+        goes_on.set()
+        await transport.until()
+
+    assert FRAMES[2] in transport.written
+    assert transport.written.count(b"HTTP/1.1 ") == 2  # the rest of the second request is waited for from here on
+    assert b"HTTP/1.1 408 " in transport.written
 
 
 async def test_a_head_that_is_long_is_read(runtime: FakeRuntime) -> None:
