@@ -3,8 +3,8 @@
 Who is still being answered learns that the connection is lost, whatever else has come in by it: the server tells only
 the newest request. A client that offers another protocol, as Java's own does with its first request, is answered in the
 one that it speaks, with its body read. One that speaks HTTP/1.0 gets no chunks, which it can't read. And a head has a
-limit, since it is held before anybody knows whose it is; a client that says nothing, or stops in the middle of a
-request, is waited for as long as an idle one.
+limit, since it is held before anybody knows whose it is, as have requests that are sent before the answer to another; a
+client that says nothing, or stops in the middle of a request, is waited for as long as an idle one.
 """
 
 import asyncio
@@ -15,10 +15,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 _OF_AN_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})
 _INVALID: Final = b"This is no request of HTTP/1.1; the connection is closed."
+_TOO_MANY: Final = b"More than 100 requests wait for their answers on this connection; wait for some, or open another."
 _TOO_LARGE: Final = b"The head of the request is larger than 64 KiB; send less."
 _TOO_SLOW: Final = b"The rest of the request did not come; send it again as a whole."
 _BYTES: Final = 64 << 10
 """So much may come of a head, or of the trailers of a body, before the next part of the request."""
+
+_MOST: Final = 100
+"""So many requests may be sent before they are answered: each of a few bytes is held as some thousand."""
+
+
+class TooManyError(Exception):
+    """More requests wait than may."""
 
 
 class Connection(HttpToolsProtocol):
@@ -51,8 +59,9 @@ class Connection(HttpToolsProtocol):
                     data = self._without_offer() + data[error.args[0] :]
                     continue
                 self._refuse(b"400 Bad Request", _INVALID)
-            except httptools.HttpParserError:
-                self._refuse(b"400 Bad Request", _INVALID)
+            except httptools.HttpParserError as error:
+                many = isinstance(error.__context__, TooManyError)
+                self._refuse(b"400 Bad Request", _TOO_MANY if many else _INVALID)
             break
         self._unmoved = 0 if self._moved else self._unmoved + size
         if self._unmoved > _BYTES:
@@ -83,10 +92,14 @@ class Connection(HttpToolsProtocol):
         self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if self._offers:
             return
+        while self._asked and self._asked[0].response_complete:
+            del self._asked[0]  # they are answered in their order
+        if len(self._asked) > _MOST:
+            raise TooManyError
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
             self.cycle.send = _Unchunked(self.cycle)  # type: ignore[method-assign]
-        self._asked = [*(request for request in self._asked if not request.response_complete), self.cycle]
+        self._asked.append(self.cycle)
 
     def on_message_complete(self) -> None:
         """Note that the request is whole, unless it is to be read once more."""
@@ -116,7 +129,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: bytes, why: bytes) -> None:
         """Read no further, and say why where no other answer has begun."""
         self.logger.warning(why.decode())
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+        if not any(one.response_started and not one.response_complete for one in self._asked):
             told = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close" % len(why)
             self.transport.write(b"HTTP/1.1 %b\r\n%b\r\n\r\n%b" % (status, told, why))
         self.transport.close()

@@ -116,8 +116,8 @@ async def test_an_offer_may_come_in_pieces_and_its_body_later(runtime: FakeRunti
     assert said(runtime) == ["in pieces"]
 
 
-async def test_any_number_of_offers_may_come_at_once(runtime: FakeRuntime) -> None:
-    many = 1500
+async def test_many_offers_may_come_at_once(runtime: FakeRuntime) -> None:
+    many = 99
     last = OFFER.replace("Connection: ", "Connection: close, ")
     async with talking(runtime) as (reader, writer):
         writer.write(head("GET", "/healthz", OFFER) * many + head("GET", "/healthz", last))
@@ -242,6 +242,28 @@ async def test_an_answer_goes_on_although_the_rest_of_what_was_sent_does_not_com
     assert FRAMES[2] in transport.written
     assert transport.written.count(b"HTTP/1.1 ") == 2  # the rest of the second request is waited for from here on
     assert b"HTTP/1.1 408 " in transport.written
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_more_requests_than_may_wait_are_refused_and_told_within_no_answer(
+    runtime: FakeRuntime,
+    begun: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async def frames() -> AsyncIterator[bytes]:
+        yield FRAMES[0]
+        await asyncio.Event().wait()
+
+    runtime.frames = frames
+    async with on_socket(runtime) as (connection, transport):
+        connection.data_received(post("Hello"))
+        if begun:
+            await transport.until(FRAMES[0])
+        connection.data_received(head("GET", "/healthz") * 100)
+        assert not transport.is_closing()
+        connection.data_received(head("GET", "/healthz"))
+
+    assert transport.is_closing()
+    assert (b"More than 100 requests wait" in transport.written) is not begun
 
 
 async def test_a_head_that_is_long_is_read(runtime: FakeRuntime) -> None:
