@@ -69,7 +69,7 @@ class ModelHttp:
                         batch: list[ProviderEvent] = []
                         fault = _feed(call.provider, decoder, raw, batch) or fault
                         if raw:
-                            pace.note(batch)
+                            pace.note(batch, len(chunk or b""))
                         if batch:
                             yield batch
                         if fault is not None:

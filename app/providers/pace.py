@@ -2,8 +2,8 @@
 
 A model that is quick cuts its text into more pieces than anybody sees, and each that is read by itself goes the whole
 way to every reader's socket. So behind a read that brought text, the next one waits a moment: what comes meanwhile is
-read with it. Nothing waits before the first text, behind what is no text, behind a model that is slower than that, or
-once the answer is whole.
+read with it. Nothing waits before the first text, behind what is no text, behind a model that is slower than that,
+behind as much as is let wait, or once the answer is whole.
 """
 
 import asyncio
@@ -18,6 +18,9 @@ Ended = Callable[[Callable[[], None]], None]
 
 _QUICK: Final = 0.75
 """A model is quick when a piece takes it less than this part of a rest; else most rests would bring but one."""
+
+_MUCH: Final = 1 << 16
+"""Behind a read of so many bytes more is there already: the client reads its socket no further until it is taken."""
 
 
 class Pace:
@@ -36,12 +39,12 @@ class Pace:
         if on_end is not None:
             on_end(self._end)
 
-    def note(self, events: Iterable[ProviderEvent]) -> None:
-        """Learn what a read brought."""
+    def note(self, events: Iterable[ProviderEvent], size: int) -> None:
+        """Learn what a read of so many bytes brought."""
         self._next = 0.0
         if pieces := sum(type(event) is TextPiece for event in events):
             now = self._loop.time()
-            if now - self._text_at < pieces * self._seconds * _QUICK:
+            if size < _MUCH and now - self._text_at < pieces * self._seconds * _QUICK:
                 self._next = now + self._seconds
             self._text_at = now
 

@@ -22,6 +22,7 @@ REQUEST = ModelRequest("m-1", (Message("user", "Go on."),))
 BOUND = 30.0
 EVER = 3600.0
 TEXT = [TextPiece("a")]
+SMALL = 250
 
 
 @asynccontextmanager
@@ -139,8 +140,8 @@ async def test_it_rests_until_its_time_has_come(monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patched:
         patched.setattr(asyncio.get_running_loop(), "time", lambda: 0.0)
         pace, _ = paced(0.05)
-        pace.note(TEXT)
-        pace.note(TEXT)
+        pace.note(TEXT, SMALL)
+        pace.note(TEXT, SMALL)
         assert pace.rests
     async with asyncio.timeout(BOUND):
         await pace.rest()
@@ -148,21 +149,28 @@ async def test_it_rests_until_its_time_has_come(monkeypatch: pytest.MonkeyPatch)
 
 async def test_it_never_rests_where_the_end_can_not_be_told() -> None:
     pace = Pace(EVER, None)
-    pace.note(TEXT)
-    pace.note(TEXT)
+    pace.note(TEXT, SMALL)
+    pace.note(TEXT, SMALL)
+    assert not pace.rests
+
+
+async def test_it_never_rests_behind_as_much_as_the_client_lets_wait() -> None:
+    pace, _ = paced(EVER)
+    pace.note(TEXT, SMALL)
+    pace.note(TEXT * 300, 1 << 16)
     assert not pace.rests
 
 
 async def test_it_rests_until_the_body_is_whole_and_never_again() -> None:
     pace, end = paced(EVER)
-    pace.note(TEXT)
-    pace.note(TEXT)
+    pace.note(TEXT, SMALL)
+    pace.note(TEXT, SMALL)
     resting = asyncio.create_task(pace.rest())
     await asyncio.wait({resting}, timeout=0)
     end()
     async with asyncio.timeout(BOUND):
         await resting
-    pace.note(TEXT)
+    pace.note(TEXT, SMALL)
     assert not pace.rests
 
 
@@ -174,7 +182,7 @@ async def test_a_model_that_is_slower_than_readers_see_is_read_at_once(monkeypat
         told = []
         for gap, pieces in ((0.0, 1), (0.1, 1), (0.04, 1), (0.02, 1), (0.05, 2), (0.05, 1), (0.3, 9), (0.3, 1)):
             now += gap
-            pace.note(TEXT * pieces)
+            pace.note(TEXT * pieces, SMALL)
             told.append(pace.rests)
 
     assert told == [False, False, False, True, True, False, True, False]
@@ -182,9 +190,9 @@ async def test_a_model_that_is_slower_than_readers_see_is_read_at_once(monkeypat
 
 async def test_what_is_no_text_ends_the_rest() -> None:
     pace, _ = paced(EVER)
-    pace.note(TEXT)
-    pace.note(TEXT)
-    pace.note([ReasoningPiece("b")])
+    pace.note(TEXT, SMALL)
+    pace.note(TEXT, SMALL)
+    pace.note([ReasoningPiece("b")], SMALL)
     assert not pace.rests
 
 
