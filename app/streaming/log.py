@@ -1,6 +1,7 @@
 """The log writer: one task that makes the frames of all running operations of this process durable, in groups."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import structlog
@@ -9,6 +10,11 @@ from app.store.database import Database, is_lost
 from app.store.events import Flushed, flush
 from app.streaming.ring import Batch, LostFenceError, Ring, Rings
 from app.streaming.wakeups import Wakeups
+
+STATEMENT_BYTES: Final = 256 << 10
+"""About how much one statement takes: the driver and the event loop have a copy of it each until it is sent."""
+
+Pair = tuple[Ring, Batch]
 
 _PAUSE_AFTER_LOSS: Final = 0.25
 _PAUSE_AFTER_FAULT: Final = 1.0
@@ -71,17 +77,15 @@ class LogWriter:
         """Write one batch of each stream. A batch whose outcome is unknown stays the same and is written again."""
         async with self._flushing:
             now = asyncio.get_running_loop().time()
-            due = [ring for ring in self._rings.all() if not (ring.sealed or ring.lost or ring.retry_at > now)]
-            pairs = [(ring, batch) for ring in due if (batch := ring.next_batch()) is not None]
             # What failed by itself before is tried by itself: it would take the others' statement with it.
-            sound = [pair for pair in pairs if not pair[0].retry_at]
-            if sound:
-                await self._write(sound)
-            for pair in pairs:
-                if pair[0].retry_at:
+            alone = [ring for ring in self._rings.all() if 0 < ring.retry_at <= now]
+            for pairs in _groups(ring for ring in self._rings.all() if not ring.retry_at):
+                await self._write(pairs)
+            for pairs in _groups(alone):
+                for pair in pairs:
                     await self._write_alone(pair)
 
-    async def _write(self, pairs: list[tuple[Ring, Batch]]) -> None:
+    async def _write(self, pairs: list[Pair]) -> None:
         try:
             outcomes = await flush(self._database, [batch for _, batch in pairs])
         except Exception as error:
@@ -92,7 +96,7 @@ class LogWriter:
             return
         self._note(pairs, outcomes)
 
-    async def _write_alone(self, pair: tuple[Ring, Batch]) -> None:
+    async def _write_alone(self, pair: Pair) -> None:
         ring, batch = pair
         try:
             outcomes = await flush(self._database, [batch])
@@ -106,7 +110,7 @@ class LogWriter:
         ring.retry_at = 0.0
         self._note([pair], outcomes)
 
-    def _note(self, pairs: list[tuple[Ring, Batch]], outcomes: list[Flushed]) -> None:
+    def _note(self, pairs: list[Pair], outcomes: list[Flushed]) -> None:
         """Learn what became of the batches, and wake the readers of those streams that have grown or were lost."""
         for (ring, batch), outcome in zip(pairs, outcomes, strict=True):
             if outcome is Flushed.WRITTEN:
@@ -115,3 +119,19 @@ class LogWriter:
                 ring.lose()
         told = zip(pairs, outcomes, strict=True)
         self._wakeups.wake(ring.stream_id for (ring, _), outcome in told if outcome is not Flushed.SKIPPED)
+
+
+def _groups(rings: Iterable[Ring]) -> Iterator[list[Pair]]:
+    """Give what the rings have to be written, as much at a time as one statement is to take."""
+    pairs: list[Pair] = []
+    size = 0
+    for ring in rings:
+        batch = None if ring.sealed or ring.lost else ring.next_batch()
+        if batch is not None:
+            pairs.append((ring, batch))
+            size += len(batch.frames)
+            if size >= STATEMENT_BYTES:
+                yield pairs
+                pairs, size = [], 0
+    if pairs:
+        yield pairs

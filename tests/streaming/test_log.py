@@ -1,7 +1,7 @@
 """The log writer on a real Postgres: what is written, under which fence, and what a lost answer changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,8 +11,9 @@ import pytest
 from app.domain.errors import DatabaseError
 from app.domain.views import Cursor
 from app.store.database import Connection, Database
-from app.store.events import Flushed, flush, read_after
+from app.store.events import Flushed, StoredBatch, flush, read_after
 from app.streaming.frames import split
+from app.streaming.log import STATEMENT_BYTES
 from app.streaming.ring import LostFenceError
 from tests.databases import execute, rows
 from tests.streaming.scene import PATIENCE, Process, Running, process_on, read_all, until
@@ -55,6 +56,25 @@ async def test_one_flush_stores_the_new_frames_of_all_streams(process: Process, 
     assert await stored(database, first) == [(first.ring.fence, 1, 2), (first.ring.fence, 3, 3)]
     assert await stored(database, second) == [(second.ring.fence, 1, 1)]
     assert first.ring.durable_n == 3
+
+
+async def test_a_statement_takes_a_bounded_amount_and_the_flush_goes_on_with_the_next(
+    process: Process, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    async def counted(store: Database, batches: Sequence[StoredBatch]) -> list[Flushed]:
+        sizes.append(sum(len(batch.frames) for batch in batches))
+        return await flush(store, batches)
+
+    monkeypatch.setattr("app.streaming.log.flush", counted)
+    running = [await process.begin(f"chat {n}") for n in range(5)]
+    for each in running:
+        each.say("a" * (STATEMENT_BYTES // 2))
+    await process.log.flush()
+    assert len(sizes) == 3
+    assert max(sizes) < 1.1 * STATEMENT_BYTES
+    assert [await stored(database, each) for each in running] == [[(each.ring.fence, 1, 1)] for each in running]
 
 
 async def test_a_zombies_frame_is_refused_once_the_fence_is_higher(process: Process, database: str) -> None:
