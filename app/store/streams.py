@@ -52,6 +52,15 @@ class StreamRecord:
         before = max((end["fence"] for end in self.ends if end["fence"] < fence), default=0)
         return min((known for known in self.fences if before < known <= fence), default=fence)
 
+    def continuation_of(self, pause_id: str | None) -> Cursor | None:
+        """Give the first place behind a pause (without a name, the last one); None when nothing has continued it."""
+        paused = StreamStatus.PAUSED.value
+        for end in reversed(self.ends):
+            if end["status"] == paused and pause_id in {None, end.get("pause_id")}:
+                later = [fence for fence in self.fences if fence > end["fence"]]
+                return Cursor(min(later), 1) if later else None
+        return None
+
     def finished(self, cursor: Cursor) -> bool:
         """Tell whether the cursor stands at (or behind) the last `end`, and no operation runs."""
         last = self.last_end
@@ -156,12 +165,13 @@ async def end_operation(connection: Connection, conversation: UUID, stream_id: s
 
 def end_values(end: StreamEnd) -> dict[str, Any]:
     """Give the values of `ending`."""
+    paused = {"pause_id": end.pause_id} if end.pause_id is not None else {}
     return {
         "fence": end.fence,
         "status": end.status.value,
         "close_reason": end.close_reason,
         "pause_id": end.pause_id,
-        "end": dumps_text([{"fence": end.fence, "last": end.last, "status": end.status.value}]),
+        "end": dumps_text([{"fence": end.fence, "last": end.last, "status": end.status.value, **paused}]),
         "usage": as_json(end.usage),
         "final_response": as_json(end.final_response),
         "error": as_json(end.error),

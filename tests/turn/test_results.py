@@ -206,6 +206,50 @@ async def test_of_two_posts_of_results_at_once_one_goes_on(stage: Stage) -> None
     assert [said for said in await stage.said() if said[0] == "tool"] == [("tool", done[0]["tool_result"])]
 
 
+async def begins(stage: Stage, stream_id: str) -> str:
+    """Give the id of the first event behind the stream's first pause."""
+    (stream,) = await rows(stage.database, "SELECT fences FROM streams WHERE stream_id = $1", stream_id)
+    return f"{stream['fences'][1]}-1"
+
+
+async def test_whoever_posts_accepted_results_again_is_told_where_their_continuation_begins(stage: Stage) -> None:
+    pause = await paused(stage, "c1")
+    hold = Hold()
+    stage.provider.add([hold, "Warm."])
+    posting = asyncio.create_task(stage.pass_results(pause.stream_id, result("c1")))
+    await asyncio.wait_for(hold.reached.wait(), 20)
+    told = {"stream_id": pause.stream_id, "first_event_id": await begins(stage, pause.stream_id)}
+    refused = await stage.pass_results(pause.stream_id, result("c1"))
+    assert (refusal(refused), refused[0]["details"]) == ("SYS_INVALID_STATE", told)
+
+    hold.release()
+    await asyncio.wait_for(posting, 20)
+    for pause_id in (None, pause.pause_id):
+        refused = await stage.pass_results(pause.stream_id, result("c1"), pause_id=pause_id)
+        assert (refusal(refused), refused[0]["details"]) == (
+            "TOOL_ERROR",
+            {"reason": "ended", "continued_on": None, **told},
+        )
+    refused = await stage.pass_results(pause.stream_id, result("c1"), pause_id="pause_other")
+    assert "first_event_id" not in refused[0]["details"]
+
+
+async def test_of_two_posts_in_the_same_instant_the_other_is_told_where_the_continuation_begins(stage: Stage) -> None:
+    pause = await paused(stage, "c1")
+    hold = Hold()
+    stage.provider.add([hold, "Warm."])
+    posts = [asyncio.create_task(stage.pass_results(pause.stream_id, result("c1"))) for _ in range(5)]
+    await asyncio.wait_for(hold.reached.wait(), 20)
+    async with asyncio.timeout(20):
+        while sum(post.done() for post in posts) < len(posts) - 1:
+            await asyncio.wait([post for post in posts if not post.done()], return_when=asyncio.FIRST_COMPLETED)
+    told = {"stream_id": pause.stream_id, "first_event_id": await begins(stage, pause.stream_id)}
+    refused = [(await post)[0] for post in posts if post.done()]
+    hold.release()
+    await asyncio.gather(*posts)
+    assert [(chunk["code"], chunk["details"]) for chunk in refused] == [("SYS_INVALID_STATE", told)] * 4
+
+
 async def test_a_result_without_the_tools_name_gets_it_from_the_pause(stage: Stage) -> None:
     pause = await paused(stage, "c1")
     stage.provider.add("Warm.")

@@ -21,6 +21,9 @@ from app.store.streams import StreamRecord
 
 LONGEST_POSITION: Final = 18
 
+_ANSWERED: Final = frozenset({"ended", "blocked"})
+"""Why a stream is closed on which the results of its last pause were accepted."""
+
 
 class Queries:
     """Reads and small writes, one transaction each."""
@@ -71,21 +74,35 @@ class Queries:
             return await pauses.find(connection, conversation, pause_id)
 
     async def held_on(self, record: StreamRecord, pause_id: str | None) -> PauseRecord:
-        """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88)."""
+        """Give the pause that waits on the stream, or the refusal that the pages name (R81 to R88).
+
+        A refusal of results that were accepted before tells where their continuation begins.
+        """
         if record.status.closed:
             message = f"The stream {record.stream_id} is closed ({record.close_reason}); it takes no results."
-            raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on)
+            place = record.continuation_of(pause_id) if record.close_reason in _ANSWERED else None
+            where = {"stream_id": record.stream_id, "first_event_id": str(place)} if place is not None else {}
+            raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on, **where)
         if record.status is StreamStatus.RUNNING or record.pause_id is None:
             message = "The pause of this stream is being continued, or the turn has not paused yet."
-            raise InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(Cursor(record.fence, 1)))
+            place = Cursor(record.first_of(record.fence), 1)
+            raise InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(place))
         if pause_id is not None and pause_id != record.pause_id:
             message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
             raise InvalidStateError(message, pause_id=record.pause_id)
         pause = await self.pause(record.conversation, record.pause_id)
         if pause is None or pause.state is not PauseState.HELD:
+            await self.check_held(record, pause_id)
             message = "The pause was continued or ended in the meantime."
             raise InvalidStateError(message, pause_id=record.pause_id)
         return pause
+
+    async def check_held(self, record: StreamRecord, pause_id: str | None) -> None:
+        """Look at the stream anew; raise what `held_on` does if another operation has it since the record was read."""
+        async with self._database.statement() as connection:
+            newer = await streams.find_stream(connection, record.conversation, record.stream_id)
+        if newer is not None and newer.fence != record.fence:
+            await self.held_on(newer, pause_id)
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
         """Give the pause that the conversation holds."""

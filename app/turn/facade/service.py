@@ -168,7 +168,11 @@ class AgentRuntime:
 
         async def start() -> Started | PartialResults:
             pause = await self._queries.held_on(record, results.pause_id)
-            return await self._continue(OperationKind.CONTINUATION, pause, results, identity)
+            try:
+                return await self._continue(OperationKind.CONTINUATION, pause, results, identity)
+            except InvalidStateError:
+                await self._queries.check_held(record, results.pause_id)
+                raise
 
         return await self._repeats.once(OperationKind.CONTINUATION, identity, start)
 
