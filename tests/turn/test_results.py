@@ -1,13 +1,16 @@
 """Results for a pause: taken whole and once, or refused with one error that changes nothing."""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
 from app.domain.tools import ToolResult
 from app.domain.turn import Pause
 from app.providers.scripted import Hold, call
+from app.store.pauses import PauseRecord
 from app.turn.facade.host import Chunk
+from app.turn.facade.queries import Queries
 from tests.databases import rows
 from tests.requirements import requirement
 from tests.stage import ADA, WEATHER, Stage, one, result, types
@@ -234,20 +237,28 @@ async def test_whoever_posts_accepted_results_again_is_told_where_their_continua
     assert "first_event_id" not in refused[0]["details"]
 
 
-async def test_of_two_posts_in_the_same_instant_the_other_is_told_where_the_continuation_begins(stage: Stage) -> None:
+@pytest.mark.parametrize("seen", ["held", "taken"])
+async def test_of_two_posts_in_the_same_instant_the_other_is_told_where_the_continuation_begins(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, seen: str
+) -> None:
     pause = await paused(stage, "c1")
-    hold = Hold()
+    hold, find = Hold(), Queries.pause
     stage.provider.add([hold, "Warm."])
-    posts = [asyncio.create_task(stage.pass_results(pause.stream_id, result("c1"))) for _ in range(5)]
-    await asyncio.wait_for(hold.reached.wait(), 20)
-    async with asyncio.timeout(20):
-        while sum(post.done() for post in posts) < len(posts) - 1:
-            await asyncio.wait([post for post in posts if not post.done()], return_when=asyncio.FIRST_COMPLETED)
+    first: list[asyncio.Task[list[Chunk]]] = []
+
+    async def found(queries: Queries, conversation: UUID, pause_id: str) -> PauseRecord | None:
+        monkeypatch.setattr(Queries, "pause", find)
+        before = await find(queries, conversation, pause_id)
+        first.append(asyncio.create_task(stage.pass_results(pause.stream_id, result("c1"))))
+        await asyncio.wait_for(hold.reached.wait(), 20)
+        return before if seen == "held" else await find(queries, conversation, pause_id)
+
+    monkeypatch.setattr(Queries, "pause", found)
+    refused = await stage.pass_results(pause.stream_id, result("c1"))
     told = {"stream_id": pause.stream_id, "first_event_id": await begins(stage, pause.stream_id)}
-    refused = [(await post)[0] for post in posts if post.done()]
+    assert (refusal(refused), refused[0]["details"]) == ("SYS_INVALID_STATE", told)
     hold.release()
-    await asyncio.gather(*posts)
-    assert [(chunk["code"], chunk["details"]) for chunk in refused] == [("SYS_INVALID_STATE", told)] * 4
+    assert (await asyncio.wait_for(first[0], 20))[-1]["type"] == "final_response"
 
 
 async def test_a_result_without_the_tools_name_gets_it_from_the_pause(stage: Stage) -> None:
