@@ -30,7 +30,12 @@ class TooManyError(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """Speaks HTTP/1.1 with one client."""
+    """Speaks HTTP/1.1 with one client.
+
+    What it has beside the server's own has slots: with it there would be more than Python keeps without a table for each.
+    """
+
+    __slots__ = ("_asked", "_moved", "_offers", "_partial", "_unmoved")
 
     def __init__(self, *args: Any, **named: Any) -> None:
         """Take what the server gives."""

@@ -22,6 +22,9 @@ OFFER = (
 """What Java's client offers with its first request."""
 
 LIMIT = 1 << 20
+MOST_SHARED = 30
+"""Objects of a class share a table of so many names; one that has more takes a kilobyte for its own."""
+
 Talk = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -183,6 +186,13 @@ async def on_socket(runtime: FakeRuntime, patience: int = 75) -> AsyncIterator[t
     finally:
         connection.connection_lost(None)
         await asyncio.gather(*state.tasks)
+
+
+async def test_a_connection_has_no_table_of_attributes_for_itself(runtime: FakeRuntime) -> None:
+    async with on_socket(runtime) as (connection, transport):
+        connection.data_received(head("GET", "/healthz"))
+        await transport.until(b"HTTP/1.1 200 ")
+        assert len(vars(connection)) <= MOST_SHARED
 
 
 @pytest.mark.parametrize("what", ENDLESS)
