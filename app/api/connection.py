@@ -32,7 +32,7 @@ class TooManyError(Exception):
 class Connection(HttpToolsProtocol):
     """Speaks HTTP/1.1 with one client.
 
-    What it has beside the server's own has slots: together they would be more than Python keeps without a table of each.
+    What it has beside the server's own has slots: together they are more than Python keeps without a table of each.
     """
 
     __slots__ = ("_asked", "_moved", "_offers", "_partial", "_unmoved")
