@@ -4,13 +4,16 @@ Who is still being answered learns that the connection is lost, whatever else ha
 the newest request. A client that offers another protocol, as Java's own does with its first request, is answered in the
 one that it speaks, with its body read. One that speaks HTTP/1.0 gets no chunks, which it can't read. And a head has a
 limit, since it is held before anybody knows whose it is, as have requests that are sent before the answer to another; a
-client that says nothing, or stops in the middle of a request, is waited for as long as an idle one.
+client that says nothing, or stops in the middle of a request, is waited for as long as an idle one. And what thousands
+of connections hold for as long as their readers stay has no queues that are empty: each of them takes 0.7 KiB.
 """
 
 import asyncio
 from typing import Any, Final
 
 import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 _OF_AN_OFFER: Final = frozenset({b"upgrade", b"http2-settings"})
@@ -40,6 +43,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         """Take what the server gives."""
         super().__init__(*args, **named)
+        self.pipeline = _Queue()  # type: ignore[assignment]
         self._asked: list[RequestResponseCycle] = []
         self._offers = False
         self._moved = False
@@ -49,6 +53,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         super().connection_made(transport)
+        self.flow = _Flow(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -102,6 +107,7 @@ class Connection(HttpToolsProtocol):
         if len(self._asked) > _MOST:
             raise TooManyError
         super().on_headers_complete()
+        self.cycle.message_event = _Event()  # nobody has begun to wait for it
         if self.scope["http_version"] == "1.0":
             self.cycle.send = _Unchunked(self.cycle)  # type: ignore[method-assign]
         self._asked.append(self.cycle)
@@ -151,6 +157,32 @@ class Connection(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the server has it
         return b"\r\n".join((*lines, b"", b""))
+
+
+class _Event(asyncio.Event):
+    """An event that keeps those who wait for it in a list: who waits is one task, or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiters = []  # type: ignore[assignment]
+
+
+class _Flow(FlowControl):
+    """Tells when more may be written."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_writable_event = _Event()
+        self._is_writable_event.set()
+
+
+class _Queue(list[tuple[RequestResponseCycle, ASGI3Application]]):
+    """Requests that wait for the answer to another."""
+
+    __slots__ = ()
+
+    def appendleft(self, one: tuple[RequestResponseCycle, ASGI3Application]) -> None:
+        self.insert(0, one)
 
 
 class _Unchunked:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -297,3 +298,15 @@ async def test_what_is_no_request_is_not_told_within_the_answer_to_another(runti
         writer.write(b"\x00\x00\x00")
         assert await reader.read() == b"\r\n"
         goes_on.set()
+
+
+async def test_what_is_held_for_a_reader_has_no_queues_that_are_empty(runtime: FakeRuntime) -> None:
+    async with on_socket(runtime) as (connection, _):
+        connection.data_received(post("Hello"))
+        parts = (connection, connection.flow, connection.cycle)
+        held = [each for part in parts for each in vars(part).values()]
+        events = [each for each in held if isinstance(each, asyncio.Event)]
+        queues = [each for each in (*held, *(vars(event)["_waiters"] for event in events)) if isinstance(each, deque)]
+
+    assert len(events) == 2
+    assert not queues
