@@ -38,6 +38,7 @@ from app.store.pauses import PauseRecord
 from app.streaming.manager import AsyncStreamClientBridge
 from app.streaming.tail import Tail
 from app.turn.facade.catalog import Catalog
+from app.turn.facade.entrance import Entrance
 from app.turn.facade.expiry import Expiry
 from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.idempotency import Repeats, fingerprint
@@ -88,6 +89,7 @@ class AgentRuntime:
         self._lifecycle = lifecycle
         self._queries = Queries(services.database)
         self._repeats = Repeats(services.database, self._queries.stream)
+        self._entrance = Entrance()
         self._pausing = Pausing(services)
         spending = Spending(services.database, self._queries, tenants.admit)
         self.stream_usage, self.conversation_usage = spending.of_stream, spending.of_conversation
@@ -158,7 +160,8 @@ class AgentRuntime:
             guard, emissions = await self._guards.begin(operation, settled, persona, longest)
             return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
 
-        return await self._repeats.once(OperationKind.TURN, identity, start)
+        async with self._entrance.passing():
+            return await self._repeats.once(OperationKind.TURN, identity, start)
 
     async def pass_results(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results on the stream of their pause (R74 to R92); partial ones may leave it waiting for the rest."""
@@ -174,7 +177,8 @@ class AgentRuntime:
                 await self._queries.check_held(record, results.pause_id)
                 raise
 
-        return await self._repeats.once(OperationKind.CONTINUATION, identity, start)
+        async with self._entrance.passing():
+            return await self._repeats.once(OperationKind.CONTINUATION, identity, start)
 
     async def resume(self, results: ResultsInput) -> Started | PartialResults:
         """Accept results for a named pause, onto a new stream (R189 to R199)."""
@@ -191,7 +195,8 @@ class AgentRuntime:
                 raise InvalidStateError(message, pause_id=results.pause_id)
             return await self._continue(OperationKind.RESUME, pause, results, identity)
 
-        return await self._repeats.once(OperationKind.RESUME, identity, start)
+        async with self._entrance.passing():
+            return await self._repeats.once(OperationKind.RESUME, identity, start)
 
     async def cancel(self, caller: Caller, stream_id: str) -> str:
         """End what runs on the stream, or the pause it holds; tells `cancelling`, `cancelled` or `already_ended`."""
