@@ -174,14 +174,17 @@ async def crowd(bench: Bench) -> list[Row]:
         check(reads, 100)
         return reads, peak
 
-    async with fermata(bench.model, bench.database, **MANY_READERS) as server:
-        bench = replace(bench, fermata=server)
-        _, few = await together(200)
-        reads, many = await together(1000)
-    gaps = sorted(read.longest_gap * 1000 for read in reads)
+    gaps, sizes = [], []
+    for _ in range(bench.rounds):  # each with a server of its own: what one round has left, the next would use unseen
+        async with fermata(bench.model, bench.database, **MANY_READERS) as server:
+            bench = replace(bench, fermata=server)
+            _, few = await together(200)
+            reads, many = await together(1000)
+        gaps.append(sorted(read.longest_gap * 1000 for read in reads)[989])
+        sizes.append((many - few) / 1024 / 800)
     return [
-        Row("1,000 turns at once: longest gap, 99 of 100", gaps[989], "ms", "<= 500 ms"),
-        Row("1,000 turns at once: memory each", (many - few) / 1024 / 800, "KiB", "<= 60 KiB"),
+        Row("1,000 turns at once: longest gap, 99 of 100", statistics.median(gaps), "ms", "<= 500 ms"),
+        Row("1,000 turns at once: memory each", statistics.median(sizes), "KiB", "<= 60 KiB", {"rounds": sizes}),
     ]
 
 
@@ -219,16 +222,21 @@ async def _readers(bench: Bench, number: int = 5000) -> list[Row]:
 
 
 async def replay(bench: Bench) -> list[Row]:
-    """Reading a 2,000-token stream back from the database."""
-    made = await bench.turn("bench-2000-500", keep=True)
-    stream = made.body.decode().partition('"stream_id":"')[2].partition('"')[0]
-    speeds = []
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{bench.fermata.port}") as client:
-        for _ in range(20):
-            began = asyncio.get_running_loop().time()
-            body = (await client.get(f"/v1/streams/{stream}/events")).content
-            speeds.append(body.count(b"\nevent: ") / (asyncio.get_running_loop().time() - began))
-    return [Row("replay from the database", statistics.median(speeds), "events/s", ">= 50,000 /s")]
+    """Reading a 2,000-token stream back from the database, in which each token is an event."""
+    speeds, events = [], 0
+    async with fermata(bench.model, bench.database, **APART) as server:
+        made = await replace(bench, fermata=server).turn("bench-2000-500", keep=True)
+        stream = made.body.decode().partition('"stream_id":"')[2].partition('"')[0]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+            for _ in range(20):
+                began = asyncio.get_running_loop().time()
+                body = (await client.get(f"/v1/streams/{stream}/events")).content
+                events = body.count(b"\nevent: ")
+                speeds.append(events / (asyncio.get_running_loop().time() - began))
+    if events < 1000:
+        message = f"The stream has {events} events only."
+        raise RuntimeError(message)
+    return [Row("replay from the database", statistics.median(speeds), "events/s", ">= 50,000 /s", {"events": events})]
 
 
 async def length(bench: Bench) -> list[Row]:

@@ -6,8 +6,8 @@ All at once they would hold what their beginning takes, and none would be told i
 import asyncio
 from typing import Final
 
-AT_ONCE: Final = 32
-SECONDS: Final = 1.0
+AT_ONCE: Final = 16
+SECONDS: Final = 0.5
 """After so long an operation is counted no more: it waits for a guard's model, say, or for its conversation, and must
 keep nobody."""
 
