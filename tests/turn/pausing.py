@@ -8,11 +8,12 @@ from typing import Any, Final, TypeVar
 from app.domain.messages import ToolCall
 from app.domain.tools import ToolResult
 from app.domain.turn import Pause
+from app.domain.views import Started
 from app.providers.base import ModelRequest
-from app.providers.scripted import ScriptedProvider, Step, call
+from app.providers.scripted import Hold, Piece, ScriptedProvider, Step, call
 from app.turn.facade.host import Chunk
 from tests.databases import rows
-from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, wire
+from tests.stage import ADA, CHAT, WEATHER, Stage, running_stage, turn_input, wire
 
 T = TypeVar("T")
 PATIENCE: Final = 30.0
@@ -52,6 +53,15 @@ async def paused(stage: Stage, *call_ids: str, text: str = "What is the weather?
     chunks = await stage.play(text, tools=[WEATHER], **turn)
     assert chunks[-1]["type"] == "tool_call_request", chunks[-1]
     return await held(stage, turn.get("conversation", CHAT))
+
+
+async def speaking(stage: Stage, *more: Piece, text: str = "Hello.", conversation: str = CHAT) -> tuple[Started, Hold]:
+    """Start a turn that has said "So far" and waits in the middle of its answer, which goes on with `more`."""
+    hold = Hold()
+    stage.provider.add(["So far", hold, *more])
+    started = await stage.runtime.start_turn(turn_input(text, conversation=conversation))
+    await asyncio.wait_for(hold.reached.wait(), PATIENCE)
+    return started, hold
 
 
 async def held(stage: Stage, conversation: str = CHAT) -> Pause:

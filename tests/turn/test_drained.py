@@ -11,7 +11,7 @@ from app.streaming.log import LogWriter
 from app.turn.orchestrator.lease import Lease
 from tests.databases import rows
 from tests.stage import running_stage, turn_input
-from tests.turn.pausing import until
+from tests.turn.pausing import speaking, until
 
 LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 SAID = "SELECT frames FROM stream_events ORDER BY fence, first_n"
@@ -34,10 +34,7 @@ async def test_a_process_that_goes_writes_what_was_said_and_hands_its_operations
 
     monkeypatch.setattr(Lease, "leave", leaving)
     async with running_stage(shared_database) as stage:
-        hold = Hold()
-        stage.provider.add(["So far", hold])
-        await stage.runtime.start_turn(turn_input("Hello."))
-        await asyncio.wait_for(hold.reached.wait(), 20)
+        await speaking(stage)
         ring = stage.runtime._services.rings.all()[0]
         with capture_logs() as logs:
             await stage.runtime.drain()
@@ -60,10 +57,8 @@ async def test_what_was_said_behind_a_batch_that_could_not_be_written_yet_is_not
 ) -> None:
     monkeypatch.setattr(LogWriter, "run", never)
     async with running_stage(shared_database) as stage:
-        first, second = Hold(), Hold()
-        stage.provider.add(["So far", first, "and further", second])
-        await stage.runtime.start_turn(turn_input("Hello."))
-        await asyncio.wait_for(first.reached.wait(), 20)
+        second = Hold()
+        _, first = await speaking(stage, "and further", second)
         services = stage.runtime._services
         async with services.database.transaction() as holder:
             await holder.driver.execute("SELECT 1 FROM conversations FOR UPDATE")
@@ -79,7 +74,7 @@ async def test_what_was_said_behind_a_batch_that_could_not_be_written_yet_is_not
 async def test_what_a_process_that_goes_still_hears_from_its_model_is_told_to_nobody(
     shared_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hold, leave = Hold(), Lease.leave
+    leave = Lease.leave
 
     async def leaving(lease: Lease) -> None:
         hold.release()
@@ -89,9 +84,7 @@ async def test_what_a_process_that_goes_still_hears_from_its_model_is_told_to_no
 
     monkeypatch.setattr(Lease, "leave", leaving)
     async with running_stage(shared_database) as stage:
-        stage.provider.add(["So far", hold, "and further", Hold()])
-        await stage.runtime.start_turn(turn_input("Hello."))
-        await asyncio.wait_for(hold.reached.wait(), 20)
+        _, hold = await speaking(stage, "and further", Hold())
         (ring,) = stage.runtime._services.rings.all()
         await stage.runtime.drain()
 
@@ -108,10 +101,7 @@ async def test_a_drain_goes_on_to_its_end_without_its_database(
         raise DatabaseError(SAID)
 
     async with running_stage(shared_database) as stage:
-        hold = Hold()
-        stage.provider.add(["So far", hold])
-        await stage.runtime.start_turn(turn_input("Hello."))
-        await asyncio.wait_for(hold.reached.wait(), 20)
+        _, hold = await speaking(stage)
         monkeypatch.setattr(LogWriter, "flush", away)
         await stage.runtime.drain()
         assert not stage.runtime._lifecycle.tasks._running
@@ -137,10 +127,7 @@ async def test_what_ends_within_the_grace_ends_as_ever(shared_database: str) -> 
 
 async def test_what_waits_to_be_accepted_is_refused_as_what_comes_later_is(shared_database: str) -> None:
     async with running_stage(shared_database) as stage:
-        hold = Hold()
-        stage.provider.add(["So far", hold])
-        await stage.runtime.start_turn(turn_input("Hello."))
-        await asyncio.wait_for(hold.reached.wait(), 20)
+        await speaking(stage)
         waits = asyncio.Event()
         queued = asyncio.create_task(stage.runtime.start_turn(turn_input("And?", on_busy="wait"), waits.set))
         await asyncio.wait_for(waits.wait(), 20)

@@ -7,11 +7,11 @@ from typing import Any
 
 from app.domain.errors import AppError, ProviderError
 from app.domain.views import Started
-from app.providers.scripted import Hold, ScriptedProvider
+from app.providers.scripted import ScriptedProvider
 from app.store.pool import Pool
 from app.streaming.outlet import CutError
 from tests.stage import ADA, WEATHER, Stage, result, running_stage, turn_input
-from tests.turn.pausing import by_results, by_resume, held, meanwhile, paused, until
+from tests.turn.pausing import by_results, by_resume, held, meanwhile, paused, speaking, until
 
 HOLDERS = (dict, list, set, frozenset, tuple)
 OWN_CONCERNS = (Pool, ScriptedProvider)
@@ -50,11 +50,7 @@ def kept(runtime: object) -> Counter[str]:
 
 async def runs(stage: Stage, conversation: str) -> Started:
     """Start a turn whose model never ends, and wait until it has begun to speak."""
-    hold = Hold()
-    stage.provider.add(["So far", hold])
-    started = await stage.runtime.start_turn(turn_input("Talk.", conversation=conversation))
-    await asyncio.wait_for(hold.reached.wait(), 30)
-    return started
+    return (await speaking(stage, conversation=conversation))[0]
 
 
 async def read(stage: Stage, started: Started) -> None:

@@ -10,12 +10,11 @@ from structlog.testing import capture_logs
 
 from app.domain.chunks import FinalResponseMarker, GmiChunk, GmiOutput
 from app.domain.ids import fresh_uuid
-from app.providers.scripted import Hold
 from app.turn.facade.revival import Revival
 from app.turn.gmi.base import GmiTurnInput
 from tests.databases import execute, rows
 from tests.stage import Stage, running_stage, turn_input
-from tests.turn.pausing import status, until
+from tests.turn.pausing import speaking, status, until
 from tests.turn.playing import Playing, end, with_history
 
 
@@ -72,10 +71,9 @@ async def test_a_lost_run_that_ends_late_leaves_the_one_that_runs_here_again_alo
 
 async def test_an_operation_that_is_no_longer_this_processs_is_not_ended_by_it(stage: Stage) -> None:
     """Its acceptance may have been answered behind the loss of the lease: then nobody has told it that it is lost."""
-    hold, other = Hold(), fresh_uuid()
-    stage.provider.add(["So far", hold])
-    stream = (await stage.runtime.start_turn(turn_input("Hello."))).stream_id
-    await asyncio.wait_for(hold.reached.wait(), 20)
+    other = fresh_uuid()
+    started, _ = await speaking(stage)
+    stream = started.stream_id
     await rows(stage.database, "INSERT INTO replicas VALUES ($1, false, now(), now() + interval '1 hour')", other)
     with capture_logs() as logs:
         await rows(stage.database, "UPDATE conversations SET running_replica = $1", other)

@@ -21,6 +21,7 @@ from tests.turn.pausing import (
     meanwhile,
     paused,
     scripted,
+    speaking,
     status,
     tables,
     told,
@@ -35,11 +36,7 @@ async def start(stage: Stage, text: str, **more: Any) -> Started:
 
 async def running(stage: Stage, *more: Any, text: str = "First.") -> tuple[Started, Hold]:
     """Start a turn that has said something and waits in the middle."""
-    hold = Hold()
-    stage.provider.add(["So far", hold, *(more or (" so good.",))])
-    started = await start(stage, text)
-    await asyncio.wait_for(hold.reached.wait(), 20)
-    return started, hold
+    return await speaking(stage, *(more or (" so good.",)), text=text)
 
 
 async def count_waiting(stage: Stage, number: int) -> bool:

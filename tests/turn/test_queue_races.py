@@ -33,7 +33,7 @@ from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.queue import GAVE_WAY, LEAVES_OUT
 from tests.databases import rows
 from tests.stage import ADA, CHAT, Stage, turn_input
-from tests.turn.pausing import scripted, status, told, until, waiting
+from tests.turn.pausing import scripted, speaking, status, told, until, waiting
 
 CONVERSATION = row_key("", CHAT)
 LOCKED = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -90,11 +90,7 @@ async def end(stage: Stage, connection: Connection) -> None:
 
 
 async def first_runs(stage: Stage) -> Started:
-    hold = Hold()
-    stage.provider.add(["So far", hold])
-    first = await stage.runtime.start_turn(turn_input("First."))
-    await asyncio.wait_for(hold.reached.wait(), 20)
-    return first
+    return (await speaking(stage, text="First."))[0]
 
 
 async def test_a_rollback_that_looked_before_another_one_waited_does_not_go_first(stage: Stage) -> None:

@@ -21,7 +21,7 @@ from app.turn.orchestrator.takeover import Takeover
 from tests.databases import execute, rows
 from tests.guardrails.acting import ALLOW, OutputOnly, says
 from tests.stage import ADA, CHAT, WEATHER, Stage, result, running_stage, turn_input
-from tests.turn.pausing import let_die, status, tables, until, weather
+from tests.turn.pausing import let_die, speaking, status, tables, until, weather
 
 BROKEN = """
 CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -79,10 +79,8 @@ async def left_behind(stage: Stage, *chats: str) -> list[str]:
     """Start turns that say something, and let their tasks go; gives their streams."""
     streams = []
     for chat in chats:
-        hold = Hold()
-        stage.provider.add(["So far", hold])
-        streams.append((await stage.runtime.start_turn(turn_input("Hello.", conversation=chat))).stream_id)
-        await asyncio.wait_for(hold.reached.wait(), 20)
+        started, _ = await speaking(stage, conversation=chat)
+        streams.append(started.stream_id)
         await stage.runtime._services.log.settle()
     await let_die(stage)
     return streams
@@ -179,10 +177,7 @@ async def test_those_whose_ending_fails_keep_nobody_else_waiting(
 
 async def test_an_end_that_can_not_be_written_is_given_up_when_its_process_was_declared_dead(database: str) -> None:
     async with running_stage(database) as stage:
-        hold = Hold()
-        stage.provider.add(["So far", hold])
-        await stage.runtime.start_turn(turn_input("Hello."))
-        await asyncio.wait_for(hold.reached.wait(), 20)
+        _, hold = await speaking(stage)
         sweeping(stage)
         full = BROKEN.format(code="53100", what="INSERT ON messages", when="NEW.role = 'assistant'")
         await execute(database, full)
