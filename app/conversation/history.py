@@ -94,7 +94,8 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
     """Give how many messages of either end are needed where no summary is told; None is all.
 
-    Besides, a summary is that stands right behind the first ones, since a round may make the head longer.
+    Besides, the message right behind the first ones is: a round may make the head longer, and what stands behind it may
+    be a summary, or tell that one with which the newest messages begin does not.
     """
     if policy.limit == 0:
         return None, 0
@@ -104,7 +105,7 @@ def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
 
 async def _edges(connection: Connection, conversation: UUID, policy: HistoryPolicy) -> list[Entry]:
     first, last = reach(policy)
-    found = await messages.oldest(connection, conversation, limit=first, and_summary=True)
+    found = await messages.oldest(connection, conversation, limit=first, and_next=True)
     if first is not None:
         found += await messages.last_summary(connection, conversation)
         found += await messages.newest(connection, conversation, limit=last)
@@ -128,8 +129,6 @@ async def _around(connection: Connection, conversation: UUID, summary: Summary, 
         return found + await messages.oldest(connection, conversation, after=covered.last)
     if summary.at_limit and policy.head:
         # The first messages of the conversation may reach behind what the summary covers.
-        found += await messages.oldest(
-            connection, conversation, after=covered.last, limit=policy.head, and_summary=True
-        )
+        found += await messages.oldest(connection, conversation, after=covered.last, limit=policy.head, and_next=True)
     found += await messages.last_summary(connection, conversation)
     return found + await messages.newest(connection, conversation, after=covered.last, limit=limit + 2)

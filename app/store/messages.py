@@ -130,15 +130,15 @@ async def oldest(
     after: int = 0,
     before: int | None = None,
     limit: int | None = None,
-    and_summary: bool = False,
+    and_next: bool = False,
 ) -> list[Entry]:
     """Give the first messages between two positions that may be sent; a round at the limit's edge is whole.
 
-    With `and_summary` a summary that stands right behind those is given as well.
+    With `and_next` the message right behind those is given as well.
     """
     query = _sendable(conversation, after, before).order_by(_row.position)
     found = [entry_of(row) for row in await connection.execute(query.limit(None if limit is None else limit + 1))]
-    return await whole_at_end(connection, conversation, found, limit=limit, before=before, and_summary=and_summary)
+    return await whole_at_end(connection, conversation, found, limit=limit, before=before, and_next=and_next)
 
 
 async def whole_at_end(
@@ -148,9 +148,9 @@ async def whole_at_end(
     *,
     limit: int | None,
     before: int | None = None,
-    and_summary: bool = False,
+    and_next: bool = False,
 ) -> list[Entry]:
-    """Give `limit` of the messages, the rest of their last round, and with `and_summary` the summary right behind them.
+    """Give `limit` of the messages, the rest of their last round, and with `and_next` the message right behind them.
 
     `found` has one more than the limit, to tell if there is any.
     """
@@ -161,8 +161,7 @@ async def whole_at_end(
         answers = list(takewhile(lambda entry: entry.message.role == "tool", following)) if found else []
         found += answers
         if len(answers) < len(following):
-            behind = following[len(answers)]
-            return [*found, behind] if and_summary and behind.message.role == "summary" else found
+            return [*found, following[len(answers)]] if and_next else found
         query = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
         following = [entry_of(row) for row in await connection.execute(query)]
     return found

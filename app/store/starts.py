@@ -80,7 +80,7 @@ async def read(
     summary, edges = row["summary"], None
     if not (summary and summary["text"]):
         first, last = _entries(row["oldest"]), _entries(row["newest"])[::-1]
-        first = await messages.whole_at_end(connection, conversation, first, limit=oldest, and_summary=True)
+        first = await messages.whole_at_end(connection, conversation, first, limit=oldest, and_next=True)
         last = await messages.whole_at_start(connection, conversation, last, limit=newest)
         edges = (*first, *_entries(row["summaries"]), *last)
     return Start(_summary(summary, conversation), sessions.state_of(row["session"]), edges)

@@ -67,7 +67,23 @@ async def test_a_summary_right_behind_a_head_that_a_round_makes_longer_is_read(
     shared_database: str, calls: int
 ) -> None:
     past = [Message("user", "m1"), *round_of("c", calls), Message("summary", "s1"), *said(20), Message("summary", "s2")]
-    policy, store, key = HistoryPolicy(limit=5, head=2), Database(shared_database, pool_size=2), fresh_uuid()
+    assert "s1" in await _told(shared_database, past, HistoryPolicy(limit=5, head=2))
+
+
+async def test_a_summary_with_which_the_newest_messages_begin_does_not_stand_behind_the_head(
+    shared_database: str,
+) -> None:
+    """Between a head that a round makes longer and those, there are messages that are not read."""
+    policy = HistoryPolicy(limit=12, head=3)
+    newest = [Message("summary", "s1"), *said(11), Message("summary", "s2"), Message("user", "now")]
+    assert len(newest) == reach(policy)[1]
+    past = [*said(2), *round_of("c", 1), *said(4), *newest]
+    assert "s1" not in await _told(shared_database, past, policy)
+
+
+async def _told(shared_database: str, past: Sequence[Message], policy: HistoryPolicy) -> list[object]:
+    """Give the texts that are told, as both ways to read the messages tell them, and as all of them do."""
+    store, key = Database(shared_database, pool_size=2), fresh_uuid()
     async with store.transaction() as connection:
         await _make(connection, key, past)
         found = await read(connection, key, None, policy)
@@ -75,9 +91,9 @@ async def test_a_summary_right_behind_a_head_that_a_round_makes_longer_is_read(
         started = await starts.read(connection, key, SessionKey.of(ADA, CHAT), oldest=first, newest=last)
     await store.close()
     told = arranged(entries_of(past), None, policy)
-    assert "s1" in [message.content for message in told]
     assert arranged(found, None, policy) == told
     assert arranged(in_order(started.edges or ()), None, policy) == told
+    return [message.content for message in told]
 
 
 async def _make(connection: Connection, key: object, past: Sequence[Message]) -> None:
