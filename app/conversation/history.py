@@ -94,8 +94,8 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 def reach(policy: HistoryPolicy) -> tuple[int | None, int]:
     """Give how many messages of either end are needed where no summary is told; None is all.
 
-    Besides, the message right behind the first ones is: a round may make the head longer, and what stands behind it may
-    be a summary, or tell that one with which the newest messages begin does not.
+    Besides, the message right behind a round that makes the head longer is: it may be a summary, or tell that one with
+    which the newest messages begin does not stand there.
     """
     if policy.limit == 0:
         return None, 0

@@ -134,7 +134,7 @@ async def oldest(
 ) -> list[Entry]:
     """Give the first messages between two positions that may be sent; a round at the limit's edge is whole.
 
-    With `and_next` the message right behind those is given as well.
+    With `and_next` the message right behind those is given as well, where they end with a round or it is a summary.
     """
     query = _sendable(conversation, after, before).order_by(_row.position)
     found = [entry_of(row) for row in await connection.execute(query.limit(None if limit is None else limit + 1))]
@@ -150,7 +150,7 @@ async def whole_at_end(
     before: int | None = None,
     and_next: bool = False,
 ) -> list[Entry]:
-    """Give `limit` of the messages, the rest of their last round, and with `and_next` the message right behind them.
+    """Give `limit` of the messages and the rest of their last round, and what `oldest` gives behind them.
 
     `found` has one more than the limit, to tell if there is any.
     """
@@ -161,7 +161,9 @@ async def whole_at_end(
         answers = list(takewhile(lambda entry: entry.message.role == "tool", following)) if found else []
         found += answers
         if len(answers) < len(following):
-            return [*found, following[len(answers)]] if and_next else found
+            behind = following[len(answers)]
+            tells = behind.message.role == "summary" or (bool(found) and found[-1].message.role == "tool")
+            return [*found, behind] if and_next and tells else found
         query = _sendable(conversation, found[-1].position, before).order_by(_row.position).limit(EDGE)
         following = [entry_of(row) for row in await connection.execute(query)]
     return found
