@@ -52,8 +52,11 @@ class Reply:
         forced = with_forced_tool(request) if self.form == "forced_tool" else None
         return forced or replace(request, response_format=None)
 
-    def told(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
-        """Give what an event is. What a model says beside the call is told only if it makes none."""
+    def told(self, events: list[ProviderEvent]) -> list[ProviderEvent]:
+        """Give what the events are. What a model says beside the call is told only if it makes none."""
+        return events if self.form is None else [told for event in events for told in self._of(event)]
+
+    def _of(self, event: ProviderEvent) -> Iterator[ProviderEvent]:
         if isinstance(event, Finish):
             if not self._told:
                 yield from self._beside

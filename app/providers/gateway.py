@@ -100,7 +100,7 @@ class Gateway:
 
     def check(self, route: Route) -> None:
         """Raise `ProviderUnavailableError` when the route's first model can't be asked as things are set up."""
-        next(self._hops(route))
+        self._hop(*self._chain(route)[0], route)
 
     @property
     def registry(self) -> ProviderRegistry:
@@ -198,7 +198,13 @@ class Gateway:
         """
         skipped: list[_Hop] = []
         tried = False
-        for hop in self._hops(route):
+        for place, (number, model_id) in enumerate(self._chain(route)):
+            try:
+                hop = self._hop(number, model_id, route)
+            except ProviderUnavailableError:
+                if place == 0:
+                    raise  # it says what is wrong; a fallback that is not set up is none
+                continue
             own_key = hop.api_key is not None and self._health.opened_by(hop.key) in _OF_THE_KEY
             if own_key or self._health.admit(hop.key):
                 tried = True
@@ -207,16 +213,6 @@ class Gateway:
                 skipped.append(hop)
         if not tried:
             yield from (hop for hop in skipped[:1] if self._health.opened_by(hop.key) in _TRIED_AGAIN)
-
-    def _hops(self, route: Route) -> Iterator[_Hop]:
-        chain = self._chain(route)
-        yield self._hop(*chain[0], route)
-        for number, model_id in chain[1:]:
-            try:
-                hop = self._hop(number, model_id, route)
-            except ProviderUnavailableError:
-                continue  # a fallback that is not set up is none; the first model's own error says what is wrong
-            yield hop
 
     def _chain(self, route: Route) -> list[tuple[int, str]]:
         """Give the models of the route by their numbers, from the one that served before, if one did.

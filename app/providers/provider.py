@@ -11,7 +11,7 @@ import structlog
 from app.domain.errors import ProviderError
 from app.providers.base import ModelRequest, ProviderEvent, TextPiece, UsageReport
 from app.providers.calls import HttpCall
-from app.providers.dialect import Decoder, Dialect
+from app.providers.dialect import Dialect
 from app.providers.embeddings import EmbeddingClient
 from app.providers.errors import secrets_of
 from app.providers.forced import Reply
@@ -64,6 +64,7 @@ class HttpProvider:
         own = only_own(request.messages, self.name, request.model)
         asked = request if own is request.messages else replace(request, messages=own)
         wanted, reply = asked, Reply()
+        apart = 1 if self._http.gathers else MOST_APART
         while True:
             call = HttpCall(
                 provider=self.name,
@@ -73,16 +74,16 @@ class HttpProvider:
                 secrets=secrets,
                 deadline=request.deadline,
             )
-            decoder = self._dialect.decoder(self.name, secrets)
+            decoder, output = self._dialect.decoder(self.name, secrets), False
             try:
-                async with aclosing(self._events(call, decoder)) as events:
-                    async for event in events:
-                        if reply.form is None:
+                async with aclosing(self._http.stream(call, decoder)) as batches:
+                    async for batch in batches:
+                        output = output or not all(isinstance(event, UsageReport) for event in batch)
+                        for event in reply.told(_joined(batch, apart)):
                             yield event
-                        else:
-                            for told in reply.told(event):
-                                yield told
             except ProviderError as error:
+                error.after_output = output
+                error.usage = decoder.usage
                 refused = self._refused_of(error, wanted)
                 if refused and refused != self._dialect.format_fields:
                     self._refused.setdefault(request.model, set()).update(refused)
@@ -147,19 +148,6 @@ class HttpProvider:
 
     async def aclose(self) -> None:
         """See `Provider.aclose`; the connections belong to the HTTP module and are closed with it."""
-
-    async def _events(self, call: HttpCall, decoder: Decoder) -> AsyncGenerator[ProviderEvent, None]:
-        output = False
-        try:
-            async with aclosing(self._http.stream(call, decoder)) as batches:
-                async for batch in batches:
-                    for event in _joined(batch, 1 if self._http.gathers else MOST_APART):
-                        output = output or not isinstance(event, UsageReport)
-                        yield event
-        except ProviderError as error:
-            error.after_output = output
-            error.usage = decoder.usage
-            raise
 
 
 def _joined(batch: list[ProviderEvent], apart: int) -> list[ProviderEvent]:

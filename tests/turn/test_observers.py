@@ -1,7 +1,7 @@
 """Observers inside the process see a stream's chunks as they were made, before the guardrails."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from app.providers.scripted import Hold, call
 from app.streaming.manager import MOST_WAITING, AsyncStreamClientBridge
 from app.turn.delivery.requests import HeldRequests
 from app.turn.delivery.transform import to_stream
-from app.turn.orchestrator.execution import Emission, read_back
+from app.turn.orchestrator.execution import Emissions, read_back
 from app.turn.orchestrator.operation import Identity, Operation
 from tests.databases import rows
 from tests.guardrails.acting import OutputOnly, blocks
@@ -99,9 +99,12 @@ async def test_however_an_operation_ends_its_stream_has_no_client_left(database:
 
 @requirement("R243")
 async def test_an_operation_that_runs_here_again_keeps_its_client_when_its_lost_run_ends(database: str) -> None:
-    async def saying(*texts: str) -> AsyncIterator[Emission]:
+    async def texts_of(texts: Sequence[str]) -> Emissions:
         for text in texts:
             yield StreamChunk("text_delta", {"text_delta": text})
+
+    async def saying(*texts: str) -> Emissions:
+        return texts_of(texts)
 
     async with running_stage(database) as stage:
         services, identity = stage.runtime._services, Identity(ADA, CHAT, CHAT, "st_1", "turn_1")

@@ -1,8 +1,7 @@
 """Guardrails at the front of an operation: are the required ones there, may the input in, and who judges the output."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -17,7 +16,7 @@ from app.guardrails.outgoing import OutputJudge
 from app.guardrails.registry import Guards
 from app.turn.facade.guarded_stream import GuardedStream
 from app.turn.gmi.structured import StructuredReply
-from app.turn.orchestrator.execution import Emission
+from app.turn.orchestrator.execution import Beginning, Emissions
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.rerun import Rerun
 from app.turn.orchestrator.turn import run_turn
@@ -39,7 +38,7 @@ class GuardStage:
 
     async def begin(
         self, operation: Operation, turn: TurnInput, persona: Persona, seconds: float
-    ) -> tuple[GuardedStream | None, AsyncIterator[Emission]]:
+    ) -> tuple[GuardedStream | None, Beginning]:
         """Give what judges the turn's stream, and the turn itself, its input judged or being judged.
 
         Raises GuardrailMissingError and GuardrailBlockedError; nothing is stored then.
@@ -84,13 +83,11 @@ class GuardStage:
 
     async def _run_beside(
         self, active: tuple[ActiveGuard, ...], turn: TurnInput, operation: Operation, seconds: float
-    ) -> AsyncIterator[Emission]:
-        """Run the turn while its input is judged; the turn waits for the verdict before anything is stored."""
+    ) -> Emissions:
+        """Prepare the turn while its input is judged; it waits for the verdict before anything is stored."""
         judging = asyncio.create_task(self._admit(active, turn, operation, seconds))
         try:
-            async with aclosing(run_turn(operation, turn, lambda: judging)) as emissions:
-                async for emission in emissions:
-                    yield emission
+            return await run_turn(operation, turn, lambda: judging)
         finally:
             judging.cancel()
             await asyncio.wait({judging})

@@ -19,7 +19,7 @@ from app.store.inbound import KeyTakenError
 from app.streaming.ring import LostFenceError, Ring
 from app.turn.facade.guarded_stream import GuardedStream
 from app.turn.orchestrator.effects import Outcome
-from app.turn.orchestrator.execution import Emission, cut_short, outside_failure, read_back
+from app.turn.orchestrator.execution import Beginning, Emission, cut_short, outside_failure, read_back
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.settlement import settle
 
@@ -65,7 +65,7 @@ class Publisher:
             self._cancelled = True
             self._task.cancel()
 
-    async def run(self, emissions: AsyncIterator[Emission]) -> None:
+    async def run(self, begins: Beginning) -> None:
         """Publish everything; never raises for a failure of the turn.
 
         A refusal before T1 goes to whoever waits for the operation to be accepted.
@@ -75,7 +75,7 @@ class Publisher:
         try:
             with self._spanned(), embeddings_told(operation.calls.append):
                 operation.trace = here()
-                async with read_back(operation, emissions) as raw:
+                async with read_back(operation, begins) as raw:
                     await self._read(raw if self._guard is None else self._guard.read(raw))
         except asyncio.CancelledError:
             if not self._cancelled or self._operation.ring is None:

@@ -24,5 +24,6 @@ class Revival:
         guard = self._guards.again(operation, rerun)
         publisher = Publisher(operation, timeout=longest, taken_pause=rerun.entry.pause_id, guard=guard)
         operation.adopt(rerun.entry.operation, rerun.held.fence)
-        emissions = rerun.run(operation)
-        return self._tasks.start(publisher.run(emissions), f"{operation.kind.value} {operation.stream_id} again")
+        return self._tasks.start(
+            publisher.run(rerun.run(operation)), f"{operation.kind.value} {operation.stream_id} again"
+        )

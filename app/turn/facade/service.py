@@ -55,7 +55,7 @@ from app.turn.facade.spending import Spending
 from app.turn.facade.tenants import Tenants
 from app.turn.facade.traits import Traits
 from app.turn.orchestrator.continuation import Continued, run_continuation
-from app.turn.orchestrator.execution import Emission
+from app.turn.orchestrator.execution import Beginning
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.rebuilt import snapshot_of
 from app.turn.orchestrator.services import Services
@@ -157,8 +157,8 @@ class AgentRuntime:
             longest = self._services.policy.longest(turn.options.turn_timeout_seconds, persona.turn_timeout_seconds)
             settled = await self._languages.settle(await self._overrides.lay_over(turn, persona))
             operation.language = settled.language
-            guard, emissions = await self._guards.begin(operation, settled, persona, longest)
-            return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, emissions)
+            guard, begins = await self._guards.begin(operation, settled, persona, longest)
+            return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, begins)
 
         async with self._entrance.passing():
             return await self._repeats.once(OperationKind.TURN, identity, start)
@@ -275,8 +275,8 @@ class AgentRuntime:
         self._lifecycle.check_open()
         return Operation(self._services, kind, identity)
 
-    async def _launch(self, publisher: Publisher, operation: Operation, emissions: AsyncIterator[Emission]) -> Started:
-        task = self._lifecycle.tasks.start(publisher.run(emissions), f"{operation.kind.value} {operation.stream_id}")
+    async def _launch(self, publisher: Publisher, operation: Operation, begins: Beginning) -> Started:
+        task = self._lifecycle.tasks.start(publisher.run(begins), f"{operation.kind.value} {operation.stream_id}")
         try:
             return await asyncio.shield(operation.accepted)
         except asyncio.CancelledError:

@@ -19,6 +19,7 @@ MOST_ENTRIES: Final = 10_000
 LONGEST_MESSAGE: Final = 1000
 CUT: Final = "…"
 _NUL: Final = rb"\u0000"
+_NOTHING: Final = frozenset[str]()
 
 
 class Trace:
@@ -55,13 +56,13 @@ class Session:
         """Begin without anything kept."""
         self.trace = trace or Trace()
         self.state = SessionState()
-        self._changed: set[str] = set()
+        self._changed: frozenset[str] = _NOTHING
         self._mind: dict[str, Any] = {}
 
     def begin(self, state: SessionState) -> None:
         """Take what the session has kept."""
         self.state = state
-        self._changed.clear()
+        self._changed = _NOTHING
         self._mind.clear()
 
     def change(
@@ -88,7 +89,7 @@ class Session:
             new["mind"] = bounded({**self.state.mind, **told}, "mind")
             self._mind |= told
         self.state = replace(self.state, **new)
-        self._changed |= set(new)
+        self._changed |= new.keys()
 
     def change_traits(self, persona: Persona, given: Mapping[str, float | None]) -> None:
         """Change traits of the persona for this session, from its next prompt on; a null takes one back.

@@ -43,8 +43,8 @@ class Step:
     gateway: Gateway
     route: Route
     request: ModelRequest
-    used_ids: set[str]
-    waiting_tools: frozenset[str]
+    used_ids: dict[str, None]
+    waiting_tools: tuple[str, ...]
     on_call: Callable[[ModelCall], None]
     counter: TokenCounter
     written: StringIO = field(default_factory=StringIO)
@@ -203,7 +203,7 @@ class Step:
         if not call_id or call_id in self.used_ids:
             extra["provider_id"] = call_id
             call_id = fresh_call_id()
-        self.used_ids.add(call_id)
+        self.used_ids[call_id] = None
         invalid = None if call.invalid is None else clean_text(call.invalid)
         name = clean_text(call.name)
         return replace(call, id=call_id, name=name, arguments=arguments, invalid=invalid, extra=extra or None)

@@ -5,7 +5,6 @@ from the pause's snapshot, which is the same on every process.
 """
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import field
 from typing import Any
 
@@ -50,7 +49,10 @@ class Continued:
 
 
 async def run_continuation(operation: Operation, continued: Continued, results: ResultsInput) -> Emissions:
-    """Run the continuation. A refusal raises and leaves the pause as it was; else the last item is the outcome."""
+    """Accept the continuation; what is given runs it, and its last item is the outcome.
+
+    A refusal raises and leaves the pause as it was.
+    """
     persona = Persona.from_json(continued.snapshot.persona)
     services = operation.services
     options = merged_options(continued.snapshot, results.options)
@@ -63,9 +65,7 @@ async def run_continuation(operation: Operation, continued: Continued, results: 
         raise InvalidStateError(message, pause_id=continued.pause.pause_id)
     seating.seat(gmi, continued.pause, continued.snapshot, persistence=services.policy.persistence)
     await _accept(operation, continued, results)
-    async with aclosing(go_on(operation, continued, options, results.provider_api_keys)) as emissions:
-        async for emission in emissions:
-            yield emission
+    return await go_on(operation, continued, options, results.provider_api_keys)
 
 
 def merged_options(snapshot: Snapshot, given: TurnOptions) -> TurnOptions:
@@ -76,7 +76,7 @@ def merged_options(snapshot: Snapshot, given: TurnOptions) -> TurnOptions:
 async def go_on(
     operation: Operation, continued: Continued, options: TurnOptions, provider_api_keys: Mapping[str, str]
 ) -> Emissions:
-    """Run what follows T1: the model writes again from the snapshot and the stored results."""
+    """Prepare what follows T1: the model writes again from the snapshot and the stored results."""
     persona = Persona.from_json(continued.snapshot.persona)
     kept, services = continued.snapshot, operation.services
     route = _route(operation, kept, options, provider_api_keys)
@@ -121,9 +121,7 @@ async def go_on(
         session=operation.session,
         provider_api_keys=provider_api_keys,
     )
-    async with aclosing(execute(operation, gmi, turn, continued.results)) as emissions:
-        async for emission in emissions:
-            yield emission
+    return execute(operation, gmi, turn, continued.results)
 
 
 def _told(gmi: Gmi, continued: Continued, *, persistence: bool) -> tuple[Message, ...]:

@@ -1,9 +1,10 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
@@ -31,6 +32,9 @@ from app.turn.pauses.snapshot import Snapshot
 
 Emission = StreamChunk | Outcome
 Emissions = AsyncGenerator[Emission, None]
+
+Beginning = Coroutine[Any, Any, Emissions]
+"""Prepares an operation and takes it through T1; what it gives says the rest. Its own refusals are raised."""
 
 
 async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput, results: Sequence[ToolResult] = ()) -> Emissions:
@@ -193,16 +197,23 @@ def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[N
 class Saying:
     """An operation as the facade's client drives it: what it says next goes to the streaming manager (R242)."""
 
-    def __init__(self, operation: Operation, emissions: AsyncIterator[Emission], run: object) -> None:
-        """Nothing is said before the client is read. `run` names this run of the operation."""
+    __slots__ = ("_begins", "_emissions", "_manager", "_named")
+
+    def __init__(self, operation: Operation, begins: Beginning, run: object) -> None:
+        """Nothing begins before the client is read. `run` names this run of the operation."""
         self._manager = operation.services.streaming
         self._named = (run, operation.conversation)
-        self._emissions = emissions
+        self._begins: Beginning | None = begins
+        self._emissions: Emissions | None = None
 
     async def more(self) -> None:
         """Push what the operation says next."""
+        if self._begins is not None:
+            begins, self._begins = self._begins, None
+            self._emissions = await begins
+            del begins
         try:
-            said = await self._emissions.__anext__()
+            said = await anext(self._emissions)  # type: ignore[arg-type]
         except StopAsyncIteration:
             self._manager.end(*self._named)
         else:
@@ -211,7 +222,10 @@ class Saying:
     async def aclose(self) -> None:
         """Stop the operation where it stands."""
         self._manager.end(*self._named)
-        await self._emissions.aclose()  # type: ignore[attr-defined]
+        if self._begins is not None:
+            self._begins.close()
+        if self._emissions is not None:
+            await self._emissions.aclose()
 
 
 class read_back:  # noqa: N801 - it reads as a verb
@@ -219,15 +233,15 @@ class read_back:  # noqa: N801 - it reads as a verb
 
     __slots__ = ("_bridge", "_manager", "_run")
 
-    def __init__(self, operation: Operation, emissions: AsyncIterator[Emission]) -> None:
-        """Nothing is said before the block begins.
+    def __init__(self, operation: Operation, begins: Beginning) -> None:
+        """Nothing begins before the block is read in.
 
         An operation that this process has lost may run here again before its lost run has ended, so each run has a
         client of its own.
         """
         self._run = object()
         self._manager = operation.services.streaming
-        self._bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, emissions, self._run))
+        self._bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, begins, self._run))
 
     async def __aenter__(self) -> AsyncStreamClientBridge[Emission]:
         self._manager.begin(self._run, self._bridge)

@@ -222,6 +222,7 @@ class Operation:
         self.ring.append_durable(frames)
         self._early.clear()
         self._opening.clear()
+        self.on_wait = _nothing
         self.services.rings.open(self.ring)
         self.services.cancels.register(self.fence, self.cancel, self.ring.lose)
         self.accepted.set_result(Started(self.stream_id, self.conversation_id, self.turn_id, self.fence))

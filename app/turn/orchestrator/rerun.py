@@ -1,7 +1,6 @@
 """Runs an operation once more after its process has gone: nothing of it was seen outside, and its input is stored."""
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any, Final
 
 from app.domain.feedback import Feedback
@@ -75,17 +74,10 @@ class Rerun:
         return operation
 
     async def run(self, operation: Operation) -> Emissions:
-        """Run it from behind T1; the last item is the outcome."""
-        if self.pause is None:
-            emissions = await self._prepared(operation)
-        else:
+        """Prepare it from behind T1; what is given runs it, and its last item is the outcome."""
+        if self.pause is not None:
             continued = Continued(self.pause, _snapshot(self.pause), results=list(self.pause.results))
-            emissions = go_on(operation, continued, self.options, {})
-        async with aclosing(emissions) as items:
-            async for emission in items:
-                yield emission
-
-    async def _prepared(self, operation: Operation) -> Emissions:
+            return await go_on(operation, continued, self.options, {})
         turn = _turn(self)
         draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id)
         draft.fence = operation.fence

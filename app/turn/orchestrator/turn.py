@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -27,20 +26,12 @@ from app.turn.preparation.pipeline import RETRY_SECONDS, prepare
 
 
 async def run_turn(operation: Operation, turn: TurnInput, verdict: Verdict | None = None) -> Emissions:
-    """Run the turn. A refusal before T1 raises and leaves no trace; afterwards the last item is the outcome.
+    """Prepare the turn; what is given runs it, and its last item is the outcome.
 
-    `verdict` gives the turn as it may be accepted, where its input is judged while it is prepared.
+    A refusal before T1 raises and leaves no trace. `verdict` gives the turn as it may be accepted, where its input is
+    judged while it is prepared.
     """
     operation.flags = turn.options.custom_flags
-    emissions = await _prepared(operation, turn, verdict)
-    del turn, verdict  # while the turn runs, nothing needs what it was prepared from
-    async with aclosing(emissions):
-        async for emission in emissions:
-            yield emission
-
-
-async def _prepared(operation: Operation, turn: TurnInput, verdict: Verdict | None) -> Emissions:
-    """Prepare the turn; what is given runs it."""
     draft = TurnDraft(turn, operation.conversation, operation.stream_id, operation.turn_id, verdict=verdict)
     prepared = await prepare(draft, phase_services(operation, turn.on_busy))
     return execute(operation, prepared.gmi, gmi_input(operation, turn, prepared))
