@@ -162,6 +162,9 @@ async def _serve(
     listener: socket.socket,
 ) -> None:
     """Hold the application's lifespan around the server, so that a failed start is an exception and not a log line."""
+    sys.set_asyncgen_hooks(
+        firstiter=None
+    )  # every generator is closed where it is left; a list of all costs each 170 bytes
     async with life:
         leaving = asyncio.create_task(_leave(server, drain), name="drain")
         try:
