@@ -9,6 +9,7 @@ from app.domain.importing import lean
 with lean():
     from fastapi import FastAPI
 
+    from app.api.lasting import Lasting
     from app.api.policy import DoorPolicy, key_of
     from app.api.readers import ReaderLimits
     from app.api.router import install
@@ -31,7 +32,7 @@ def create_app(settings: Settings, *, runtime: Running | None = None) -> FastAPI
             app.state.runtime = live
             yield
 
-    app = FastAPI(
+    app = Lasting(
         title="Fermata",
         version=release(),
         lifespan=lifespan,

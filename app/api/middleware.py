@@ -1,13 +1,7 @@
-"""What every request passes, in plain ASGI: its id, its log line, the limit of its body, the last net for failures.
-
-A layer stays on the stack while what it has called runs, which is half of what an idle reader would hold. So a response
-that lasts begins inside the layers, as any does, and leaves the rest of itself in the scope: `Lasting`, outside of all
-others, sends that when they are gone.
-"""
+"""What every request passes, in plain ASGI: its id, its log line, the limit of its body, the last net for failures."""
 
 import re
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import field
 from typing import Final
 
@@ -22,9 +16,11 @@ from app.observability.lines import bound, log
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 REST: Final = "fermata.rest"
-"""Where a response that lasts leaves the rest of itself, once it has begun."""
+"""Where a response that lasts leaves the rest of itself in the scope, once it has begun; see `Lasting`."""
 
-_ENTRY: Final = "fermata.entry"
+ENTRY: Final = "fermata.entry"
+"""Where a request's `Entry` is in its scope."""
+
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _DEFAULTS: Final = {
     "Cache-Control": "no-store",
@@ -65,41 +61,6 @@ class Entry:
         )
 
 
-Rest = Callable[[Entry, Receive, Send], Awaitable[None]]
-"""Sends what is left of a response, and counts it."""
-
-
-class Lasting:
-    """Sends the rest of responses that last. It is outside of all layers, and none of them is held meanwhile.
-
-    What they write into the scope goes with them; the server keeps its own for as long as the response lasts.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application with all its layers."""
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI."""
-        layered = dict(scope)
-        await self._app(layered, receive, send)
-        rest: Rest | None = layered.get(REST)
-        if rest is None:
-            return
-        entry: Entry = layered[_ENTRY]
-        del layered
-        with bound(request_id=entry.request_id):
-            try:
-                await rest(entry, receive, send)
-            except CutResponseError:
-                raise
-            except Exception as error:
-                log(__name__).exception("request.failed_after_start")
-                raise CutResponseError from error
-            finally:
-                entry.tell()
-
-
 class Requests:
     """Names each request, logs one line when it ends, and answers 500 for what nothing else has caught."""
 
@@ -115,7 +76,7 @@ class Requests:
         given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
         request_id = given if _SANE_ID.fullmatch(given) else fresh("req")
         scope.setdefault("state", {})["request_id"] = request_id
-        entry = scope[_ENTRY] = Entry(scope["method"], scope["path"], request_id)
+        entry = scope[ENTRY] = Entry(scope["method"], scope["path"], request_id)
         with bound(request_id=request_id):
             await self._pass(entry, scope, receive, send)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, Literal
@@ -18,6 +17,7 @@ from app.api.schemas.tool_results import PartialOut
 from app.api.sse import FrameResponse, ObjectResponse, ReaderTerms
 from app.domain.errors import AppError, InternalError
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.jsontext import dumps
 from app.domain.turn import Caller, StreamStatus
 from app.domain.views import Cursor, PartialResults, Started, StreamView
@@ -121,7 +121,7 @@ class Exchange:
         begun.append(started)
         if slot is not None:
             slot.bind(started.stream_id)
-        async with aclosing(await self.runtime.open_operation(started, self.after)) as pieces:  # type: ignore[type-var]
+        async with aclosing(await self.runtime.open_operation(started, self.after)) as pieces:
             async for piece in pieces:
                 yield piece
 

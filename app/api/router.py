@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from app.api import problems
 from app.api.body import REPLACED_HEADER
-from app.api.middleware import REQUEST_ID_HEADER, BodyLimit, Lasting, Requests
+from app.api.lasting import Lasting
+from app.api.middleware import REQUEST_ID_HEADER, BodyLimit, Requests
 from app.api.openapi import document
 from app.api.policy import Door, DoorPolicy
 from app.api.routes import (
@@ -35,8 +35,8 @@ EXPOSED_HEADERS: Final = (
 )  # fmt: skip
 
 
-def install(app: FastAPI, policy: DoorPolicy) -> None:
-    """Make an application the door. The middleware that is added last is passed first, and `Lasting` before all."""
+def install(app: Lasting, policy: DoorPolicy) -> None:
+    """Make an application the door. The middleware that is added last is passed first."""
     app.state.door = Door(policy)
     chatting = (
         turns,
@@ -66,5 +66,3 @@ def install(app: FastAPI, policy: DoorPolicy) -> None:
             expose_headers=EXPOSED_HEADERS,
             max_age=600,
         )
-    layers = app.build_middleware_stack
-    app.build_middleware_stack = lambda: Lasting(layers())  # type: ignore[method-assign]

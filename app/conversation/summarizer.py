@@ -7,7 +7,6 @@ fails later does not throw away what a model was paid for, and failures are coun
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import asdict, field, replace
 from hashlib import blake2b
 from typing import Final
@@ -30,6 +29,7 @@ from app.conversation.tokens import TokenCounter
 from app.domain.clock import Clock
 from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Entry, Message
 from app.domain.policy import Compaction

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Final
 
 from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.messages import Message
 from app.domain.usage import Usage
 from app.providers.base import Finish, ModelRequest, TextPiece, UsageReport

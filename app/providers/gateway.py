@@ -7,11 +7,11 @@ model, can take its place unseen. After that a failure is the step's failure: te
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import field, replace
 
 from app.domain.errors import ProviderError, ProviderUnavailableError
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.usage import Hop, Usage
 from app.providers.admission import DEFAULT_LIMIT, Admission, NoPlaceError
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving

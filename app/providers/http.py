@@ -6,10 +6,11 @@ that either of them raises leaves this module: `ProviderError` does, without the
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, closing
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from app.domain.errors import ProviderError
+from app.domain.generators import aclosing
 from app.domain.patience import Patience
 from app.providers.base import ProviderEvent
 from app.providers.calls import ON_END, HttpCall, HttpPolicy

@@ -1,7 +1,6 @@
 """A provider over HTTP: a dialect, an address, a key and the HTTP module put together."""
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -9,6 +8,7 @@ from typing import Any, Final
 import structlog
 
 from app.domain.errors import ProviderError
+from app.domain.generators import aclosing
 from app.providers.base import ModelRequest, ProviderEvent, TextPiece, UsageReport
 from app.providers.calls import HttpCall
 from app.providers.dialect import Dialect

@@ -6,9 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 
 from app.api.body import DoorRoute
+from app.api.lasting import Lasting
 from app.api.policy import DoorPolicy
 from app.api.router import install
 from app.api.routes.tool_results import pass_tool_results
@@ -31,7 +32,7 @@ LONG = "u" * 300
 @asynccontextmanager
 async def door(runtime: FakeRuntime, route_class: type[DoorRoute]) -> AsyncIterator[httpx.AsyncClient]:
     """The same calls on routes of a class."""
-    app = FastAPI()
+    app = Lasting()
     router = APIRouter(route_class=route_class)
     for path, function in ROUTES.items():
         router.post(path, response_model=None)(function)

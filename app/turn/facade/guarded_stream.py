@@ -8,12 +8,12 @@ What a verdict on the whole takes back after it has gone out is taken out of the
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from dataclasses import replace
 from time import perf_counter
 from typing import Final, Literal
 
 from app.domain.chunks import StreamChunk
+from app.domain.generators import aclosing
 from app.guardrails.base import FAILED, Action, Entry, Evaluation, OutputChunk
 from app.guardrails.dispatch import Verdict
 from app.guardrails.outgoing import REACH, OutputJudge
@@ -65,7 +65,7 @@ class GuardedStream:
     async def read(self, emissions: AsyncIterator[Emission]) -> AsyncIterator[Emission]:
         """Give what may go out. A block closes `emissions`, which stops the GMI, and is the outcome."""
         outcome: Outcome | None = None
-        async with aclosing(emissions) as items:  # type: ignore[type-var]
+        async with aclosing(emissions) as items:
             async for item in items:
                 passed = await self._judged(item) if isinstance(item, Outcome) else await self._said(item)
                 if isinstance(passed, Outcome):

@@ -5,10 +5,10 @@ comments are left out: the last chunk of an operation says how it ended.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from app.domain.errors import AppError
+from app.domain.generators import aclosing
 from app.domain.jsontext import loads
 from app.domain.tools import ToolResult
 from app.domain.turn import Caller, Pause, ResultsInput, TurnInput
@@ -74,7 +74,7 @@ class Host:
         except AppError as refusal:
             yield _refused(refusal, stream_id)
             return
-        async with aclosing(await self._runtime.open_operation(started)) as reading:  # type: ignore[type-var]
+        async with aclosing(await self._runtime.open_operation(started)) as reading:
             async for frames in reading:
                 for frame in split(frames):
                     if frame.startswith(ID) and not is_end(frame):

@@ -1,9 +1,9 @@
 """What guards need of models: an endpoint that moderates, and a model that judges replies. Their calls are billed."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Final
 
+from app.domain.generators import aclosing
 from app.domain.messages import Message
 from app.guardrails.base import GuardContext
 from app.guardrails.options import GuardOptions

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import structlog
 
 from app.domain.chunks import StreamChunk
 from app.domain.errors import AppError, InternalError, TurnTimeoutError, UnavailableError
+from app.domain.generators import aclosing
 from app.domain.turn import StreamStatus
 from app.memory.embedding import embeddings_told
 from app.observability.spans import here, spanned, spanned_in_pieces
@@ -75,7 +76,9 @@ class Publisher:
         try:
             with self._spanned(), embeddings_told(operation.calls.append):
                 operation.trace = here()
-                async with read_back(operation, begins) as raw:
+                back = read_back(operation, begins)
+                del begins  # it would be held, as large as it was, when it has long given what it gives
+                async with back as raw:
                     await self._read(raw if self._guard is None else self._guard.read(raw))
         except asyncio.CancelledError:
             if not self._cancelled or self._operation.ring is None:
@@ -94,7 +97,7 @@ class Publisher:
 
     async def _read(self, emissions: AsyncIterator[Emission]) -> None:
         try:
-            async with asyncio.timeout(self._timeout) as deadline, aclosing(emissions) as items:  # type: ignore[type-var]
+            async with asyncio.timeout(self._timeout) as deadline, aclosing(emissions) as items:
                 async for item in items:
                     if isinstance(item, Outcome):
                         # From here on nothing may break in: an outcome is written whole.

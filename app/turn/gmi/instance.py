@@ -1,7 +1,6 @@
 """The runtime's own GMI: model steps and tool rounds until there is an answer, or until the host is needed."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from app.domain.chunks import (
 )
 from app.domain.errors import AppError, ProcessingError
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.ids import row_key
 from app.domain.messages import Message, ToolCall
 from app.domain.tools import ToolGate

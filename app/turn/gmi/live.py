@@ -6,7 +6,6 @@ memory is all that there is of a session, so turns are told it and a pause is co
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
@@ -15,6 +14,7 @@ import structlog
 
 from app.domain.chunks import GmiChunk, GmiOutput
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.messages import CONTEXT_CHARACTERS, Message
 from app.domain.session import SessionKey
 from app.domain.turn import Caller
@@ -69,7 +69,7 @@ class LiveGmi:
 
     async def process_turn_stream(self, turn: GmiTurnInput) -> AsyncIterator[GmiChunk | GmiOutput]:
         """Let the host's GMI run the turn, behind one that it runs already, and remember what was said."""
-        async with self._at_work, aclosing(self.own.process_turn_stream(turn)) as items:  # type: ignore[type-var]
+        async with self._at_work, aclosing(self.own.process_turn_stream(turn)) as items:
             async for item in items:
                 if isinstance(item, GmiOutput):
                     self._remember(turn, item)

@@ -1,13 +1,13 @@
 """One model step: a request, its events as GMI chunks, and what came of it (R274 to R290)."""
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
 from dataclasses import field, replace
 from io import StringIO
 
 from app.conversation.tokens import TokenCounter, messages_tokens, tools_tokens
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, ToolCallRequest, UsageUpdate
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.ids import fresh_call_id
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message, ToolCall

@@ -1,13 +1,13 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
+from app.domain.generators import aclosing
 from app.domain.ids import fresh
 from app.domain.messages import Message
 from app.domain.outcomes import Ended
@@ -53,7 +53,7 @@ async def execute(operation: Operation, gmi: Gmi, turn: GmiTurnInput, results: S
     operation.tally.before = turn.usage_before
     output = GmiOutput(is_final=True)
     failure: GmiError | None = None
-    async with aclosing(gmi.process_turn_stream(turn)) as items:  # type: ignore[type-var]
+    async with aclosing(gmi.process_turn_stream(turn)) as items:
         async for item in items:
             if isinstance(item, GmiOutput):
                 output = item

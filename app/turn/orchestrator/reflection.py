@@ -5,12 +5,12 @@ Their results are stored only over what they were made from: a session that was 
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Any, Final
 
 import structlog
 
 from app.domain.frozen import dataclass
+from app.domain.generators import aclosing
 from app.domain.messages import Message, text_of
 from app.domain.persona import MetaPrompt, Persona
 from app.domain.session import SessionKey, SessionState, TraceEntry, bounded, merged

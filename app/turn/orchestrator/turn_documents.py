@@ -4,11 +4,11 @@ It happens behind the turn's end and fails no turn: a failure stands in the sess
 """
 
 import asyncio
-from contextlib import aclosing
 from functools import partial
 from typing import Final
 
 from app.domain.documents import NewDocument
+from app.domain.generators import aclosing
 from app.domain.messages import Message, text_of
 from app.domain.turn import StreamStatus
 from app.providers.attempts import AttemptRecord
