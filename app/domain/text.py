@@ -25,3 +25,28 @@ def clean(value: Any) -> tuple[Any, bool]:
         changed = any(flag for _, flag in entries.values()) or any(clean_text(key) is not key for key in value)
         return {key: entry for key, (entry, _) in entries.items()}, changed
     return value, False
+
+
+class Growing:
+    """A text that grows by pieces and holds their letters alone.
+
+    A list holds every piece with 50 bytes around it, and so does `StringIO` until it is read; adding to a string that
+    is an attribute copies the whole of it.
+    """
+
+    __slots__ = ("_letters",)
+
+    def __init__(self, text: str = "") -> None:
+        """Begin with a text."""
+        self._letters = bytearray()
+        self.add(text)
+
+    def add(self, piece: str) -> None:
+        """Let the text go on with a piece, which may be half a character."""
+        self._letters += piece.encode("utf-8", "surrogatepass")
+
+    def __str__(self) -> str:
+        return self._letters.decode("utf-8", "surrogatepass")
+
+    def __bool__(self) -> bool:
+        return bool(self._letters)

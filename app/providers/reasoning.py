@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.domain.messages import Message
-from app.domain.text import clean_text
+from app.domain.text import Growing, clean_text
 from app.providers.base import ProviderEvent, ReasoningPiece, TextPiece
 
 REASONING_KEY: Final = "reasoning"
@@ -19,7 +19,8 @@ class ReasoningKeeper:
     """Collects the reasoning of one answer: feed it every event, then put `blocks` into the message's metadata."""
 
     def __init__(self, provider: str, model: str) -> None:
-        self.blocks: list[dict[str, Any]] = []
+        self._blocks: list[dict[str, Any]] = []
+        self._newest = Growing()
         self._source = {"provider": provider, "model": model}
         self._text = 0
         self._open = False
@@ -32,10 +33,18 @@ class ReasoningKeeper:
         elif isinstance(event, ReasoningPiece):
             if not self._open:
                 self.blocks.append({"text": "", "after": self._text, **self._source})
-            self.blocks[-1]["text"] += clean_text(event.text)
+                self._newest = Growing()
+            self._newest.add(clean_text(event.text))
             self._open = event.signature is None
             if event.signature is not None:
-                self.blocks[-1]["signature"] = event.signature
+                self._blocks[-1]["signature"] = event.signature
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The blocks so far."""
+        if self._blocks:
+            self._blocks[-1]["text"] = str(self._newest)
+        return self._blocks
 
     def metadata(self) -> dict[str, Any] | None:
         """Give what to merge into a message's metadata; None when there was no reasoning."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from app.domain.frozen import dataclass
 from app.streaming.bell import Bell
 
-KEPT_BYTES: Final = 4 << 10
+KEPT_BYTES: Final = 1 << 10
 """So much of what is durable stays for readers that are a little behind; those that are further behind, or come
 later, read the database. Every running turn holds as much."""
 

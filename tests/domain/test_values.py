@@ -15,7 +15,7 @@ from app.domain.errors import MalformedError
 from app.domain.ids import conversation_of, fresh, gmi_instance_id, row_key, stream_id_for
 from app.domain.jsontext import dumps, loads, stamp
 from app.domain.messages import Message, ToolCall, dump, load, text_of
-from app.domain.text import REPLACEMENT, clean
+from app.domain.text import REPLACEMENT, Growing, clean
 from app.domain.tools import ToolResult
 from app.domain.turn import TurnOptions
 from app.domain.usage import Usage
@@ -171,3 +171,12 @@ def test_usage_adds_up(one: Usage, other: Usage) -> None:
     assert both.total_tokens == one.total_tokens + other.total_tokens
     assert Usage.from_json(both.to_json()) == both
     assert math.isfinite(both.total_tokens)
+
+
+@given(st.lists(st.text(max_size=4), max_size=8), st.text(max_size=4))
+def test_a_growing_text_is_its_pieces_also_where_they_are_half_a_character(pieces: list[str], first: str) -> None:
+    text = Growing(first)
+    for piece in pieces:
+        text.add(piece)
+    assert str(text) == "".join([first, *pieces])
+    assert bool(text) is bool(str(text))

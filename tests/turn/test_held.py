@@ -1,14 +1,20 @@
 """What a turn holds while it runs, and what it leaves behind: a thousand of them run in one process at a time."""
 
 import gc
+import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from app.domain.errors import ProviderError
 from app.domain.turn import TurnInput
+from app.guardrails.registry import Guards
 from app.providers.scripted import Hold, ScriptedProvider, call
 from app.turn.preparation.draft import PhaseServices, PreparedTurn, TurnDraft
+from tests.guardrails.acting import OutputOnly, blocks
 from tests.stage import WEATHER, result, running_stage, turn_input
 
 PREPARED_FROM = (TurnInput, TurnDraft, PreparedTurn, PhaseServices)
@@ -67,3 +73,45 @@ async def test_turns_leave_nothing_to_the_collector_however_they_end(database: s
             await stage.runtime.drain()
             del paused
         assert Counter(left) == Counter()
+
+
+class Word(str):
+    """A text that can be looked after."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Words(Sequence[Any]):
+    """What a model says word by word, then a hold; nobody else holds the words."""
+
+    def __init__(self, number: int) -> None:
+        self.hold = Hold()
+        self.told: list[weakref.ref[Word]] = []
+        self._number = number
+
+    def __len__(self) -> int:
+        return self._number + 1
+
+    def __getitem__(self, place: Any) -> Any:
+        if place > self._number:
+            raise IndexError
+        if place == self._number:
+            return self.hold
+        word = Word(f"word {place} ")
+        self.told.append(weakref.ref(word))
+        return word
+
+
+@pytest.mark.parametrize("guards", [Guards(), Guards([OutputOnly(blocks("swordfish"))])], ids=["plain", "guarded"])
+async def test_a_turn_that_runs_holds_no_piece_of_what_its_model_said(database: str, guards: Guards) -> None:
+    words = Words(200)
+    async with running_stage(database, ScriptedProvider([lambda _: words]), guards=guards) as stage:
+        started = await stage.runtime.start_turn(turn_input("Hi."))
+        await words.hold.reached.wait()
+        alive = [word() for word in words.told]
+        assert len(alive) == 200
+        assert sum(word is not None for word in alive) <= 3  # the newest, where it is passed on
+        words.hold.release()
+        async for _ in await stage.runtime.open_operation(started):
+            pass
+        assert await stage.said() == [("user", "Hi."), ("assistant", "".join(f"word {n} " for n in range(200)))]

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from app.domain.chunks import StreamChunk
 from app.domain.generators import aclosing
+from app.domain.text import Growing
 from app.guardrails.base import FAILED, Action, Entry, Evaluation, OutputChunk
 from app.guardrails.dispatch import Verdict
 from app.guardrails.outgoing import REACH, OutputJudge
@@ -52,7 +53,7 @@ class GuardedStream:
         self._judge = judge
         self._guards = guards
         self._mode = "hold" if mode == "sentence" and judge.is_whole else mode
-        self._released: list[str] = []
+        self._released = Growing()
         self._tail = ""
         self._before = 0
         self._kept: list[StreamChunk] = []
@@ -114,7 +115,7 @@ class GuardedStream:
             self._kept.append(passed)
             self._held += len(passed.fields["text_delta"])
             return await self._part() if self._held > self._guards.max_held else None
-        self._released.append(passed.fields["text_delta"])
+        self._released.add(passed.fields["text_delta"])
         return passed
 
     async def _sentences(self, text: str) -> Emission | None:
@@ -136,7 +137,7 @@ class GuardedStream:
             return None
         ready, self._buffer = self._buffer[:stop], self._buffer[stop:]
         self._went_on(ready)
-        self._released.append(ready)
+        self._released.add(ready)
         self._waited()
         self._wait()
         return noted(emitter.text_delta(ready), [entry for entry in verdict.entries if _speaks(entry)])
@@ -165,7 +166,7 @@ class GuardedStream:
         self._waited()
         if not ready:
             return None
-        self._released.append(ready)
+        self._released.add(ready)
         return noted(emitter.text_delta(ready), [entry for entry in verdict.entries if _speaks(entry)])
 
     def _went_on(self, text: str) -> None:
@@ -200,7 +201,7 @@ class GuardedStream:
     async def _replied(self, outcome: Outcome, *, last: bool) -> Outcome:
         """Judge the whole reply; of a turn that failed without one, what was sent is judged for the log's sake."""
         failed = outcome.text is None
-        text = ("".join(self._released) or None) if failed else outcome.text
+        text = (str(self._released) or None) if failed else outcome.text
         fields = outcome.final_response or {}
         verdict = await self._judge.final(OutputChunk("final_response", text, is_final=True, fields=fields))
         self._waited()
@@ -238,7 +239,7 @@ class GuardedStream:
 
     async def _failed(self, outcome: Outcome) -> Outcome:
         """The failure has no reply; what was sent of one stays in the log only if it passes."""
-        text = "".join(self._released)
+        text = str(self._released)
         if not text.strip():
             return outcome
         verdict = await self._judge.final(
@@ -251,7 +252,7 @@ class GuardedStream:
 
         `tells_text`: no other chunk of the outcome tells the text.
         """
-        sent, text = "".join(self._released), outcome.text or ""
+        sent, text = str(self._released), outcome.text or ""
         redact = changed and not text.startswith(sent)
         if redact:
             rest = text if tells_text else ""

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import field, replace
-from io import StringIO
 
 from app.conversation.tokens import TokenCounter, messages_tokens, tools_tokens
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, ToolCallRequest, UsageUpdate
@@ -11,7 +10,7 @@ from app.domain.generators import aclosing
 from app.domain.ids import fresh_call_id
 from app.domain.jsontext import dumps_text
 from app.domain.messages import Message, ToolCall
-from app.domain.text import clean, clean_text
+from app.domain.text import Growing, clean, clean_text
 from app.domain.usage import Hop, ModelCall, Usage
 from app.observability.spans import spanned_in_pieces
 from app.providers.attempts import AttemptFailed, AttemptRecord, GatewayEvent, Serving
@@ -47,7 +46,7 @@ class Step:
     waiting_tools: tuple[str, ...]
     on_call: Callable[[ModelCall], None]
     counter: TokenCounter
-    written: StringIO = field(default_factory=StringIO)
+    written: Growing = field(default_factory=Growing)
     calls: list[ToolCall] = field(default_factory=list)
     usage: Usage | None = None
     lost: Usage = field(default_factory=Usage)
@@ -65,7 +64,7 @@ class Step:
     @property
     def text(self) -> str:
         """What the model has written so far."""
-        return self.written.getvalue()
+        return str(self.written)
 
     async def run(self) -> AsyncGenerator[GmiChunk, None]:
         """Yield the step's chunks, `StepFinished` last; a text without calls is judged where it must fit a schema.
@@ -155,7 +154,7 @@ class Step:
         match event:
             case TextPiece(text):
                 cleaned = clean_text(text)
-                self.written.write(cleaned)
+                self.written.add(cleaned)
                 held = self.structured is not None and not self.structured.stream_deltas
                 return [] if held else [TextDelta(cleaned)]
             case CallsReady() if self.last:

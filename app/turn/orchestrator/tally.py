@@ -1,10 +1,10 @@
 """What an operation has so far, kept outside its generators: a cancel or a timeout must not lose text or usage."""
 
 from dataclasses import field
-from io import StringIO
 
 from app.domain.chunks import GmiChunk, StepFinished, TextDelta, UsageUpdate
 from app.domain.frozen import dataclass
+from app.domain.text import Growing
 from app.domain.usage import Usage
 
 
@@ -15,14 +15,13 @@ class Tally:
     before: Usage = field(default_factory=Usage)
     _settled: Usage = field(default_factory=Usage)
     _step: Usage = field(default_factory=Usage)
-    _text: StringIO = field(default_factory=StringIO)
-    """As a list, its pieces would take ten times the memory of their letters."""
+    _text: Growing = field(default_factory=Growing)
 
     def count(self, chunk: GmiChunk) -> None:
         """Take a chunk of the GMI into account."""
         match chunk:
             case TextDelta(text):
-                self._text.write(text)
+                self._text.add(text)
             case UsageUpdate(usage, attempt_failed):
                 if attempt_failed:
                     self._settled += usage
@@ -43,4 +42,4 @@ class Tally:
     @property
     def text(self) -> str:
         """The text that this operation has written."""
-        return self._text.getvalue()
+        return str(self._text)

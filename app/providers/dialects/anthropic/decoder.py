@@ -7,6 +7,7 @@ from typing import Any, Final
 from app.domain.frozen import dataclass
 from app.domain.ids import fresh
 from app.domain.messages import ToolCall
+from app.domain.text import Growing
 from app.domain.usage import Usage
 from app.providers.base import (
     CallPiece,
@@ -40,7 +41,7 @@ class _Call:
     id: str
     name: str
     given: Mapping[str, Any]
-    pieces: list[str] = field(default_factory=list)
+    arguments: Growing = field(default_factory=Growing)
     ended: bool = False
 
 
@@ -160,7 +161,7 @@ class AnthropicDecoder:
     def _go_on(self, index: Any, text: str, events: list[ProviderEvent]) -> None:
         call = self._call_at(index)
         if call is not None and text:
-            call.pieces.append(text)
+            call.arguments.add(text)
             events.append(CallPiece(call.place, join_surrogates(text)))
 
     def _block_stop(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
@@ -221,7 +222,7 @@ class AnthropicDecoder:
     def _call(self, call: _Call, used: set[str]) -> ToolCall:
         call_id = call.id if call.id and call.id not in used else self._new_id()
         used.add(call_id)
-        text = "".join(call.pieces)
+        text = str(call.arguments)
         cut = not call.ended and _REASONS.get(self._raw or "") == "length"
         given = None if cut and not call.given else dict(call.given)
         arguments = parse_arguments(text) if text.strip() else given

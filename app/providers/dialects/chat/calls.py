@@ -6,6 +6,7 @@ from typing import Any
 
 from app.domain.frozen import dataclass
 from app.domain.messages import ToolCall
+from app.domain.text import Growing
 from app.providers.base import CallPiece, CallStarted
 from app.providers.wire import dumps_text, join_surrogates, parse_arguments
 
@@ -15,7 +16,7 @@ class _Slot:
     place: int
     id: str | None = None
     name: str | None = None
-    pieces: list[str] = field(default_factory=list)
+    arguments: Growing = field(default_factory=Growing)
     extra: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
     begun: bool = False
@@ -27,12 +28,12 @@ class _Slot:
         if not self.begun:
             self.begun = True
             yield CallStarted(self.place, join_surrogates(self.name), self.id)
-            piece = "".join(self.pieces)
+            piece = str(self.arguments)
         if piece:
             yield CallPiece(self.place, join_surrogates(piece))
 
     def looks_complete(self) -> bool:
-        text = "".join(self.pieces)
+        text = str(self.arguments)
         return self.whole or (text[:1] == "{" and text.rstrip()[-1:] == "}" and parse_arguments(text) is not None)
 
 
@@ -69,10 +70,10 @@ class CallAssembler:
         piece = ""
         if isinstance(arguments, str):
             if piece := arguments:
-                slot.pieces.append(piece)
+                slot.arguments.add(piece)
         elif arguments is not None:
             piece = "" if slot.whole else dumps_text(arguments)
-            slot.pieces[:] = [dumps_text(arguments)]
+            slot.arguments = Growing(dumps_text(arguments))
             slot.whole = True
         extra = delta.get("extra_content")
         if isinstance(extra, Mapping):
@@ -114,7 +115,7 @@ class CallAssembler:
     def _call(self, slot: _Slot, *, cut: bool) -> ToolCall:
         call_id = slot.id if slot.id and slot.id not in self._ids else self._new_id()
         self._ids.add(call_id)
-        text = "".join(slot.pieces)
+        text = str(slot.arguments)
         nothing = text.strip() in {"", "null"}
         arguments = ({} if not cut else None) if nothing else parse_arguments(text)
         return ToolCall(
@@ -133,5 +134,5 @@ def _continues(slot: _Slot, given_id: str | None, name: str | None, *, has_argum
     if name is None or slot.name is None:
         return True
     if name != slot.name:
-        return not slot.pieces
+        return not slot.arguments
     return not (has_arguments and slot.looks_complete())

@@ -1,11 +1,13 @@
 """Reads the events of one OpenAI Responses response."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from app.domain.frozen import dataclass
 from app.domain.ids import fresh_call_id
 from app.domain.messages import ToolCall
+from app.domain.text import Growing
 from app.domain.usage import Usage
 from app.providers.base import (
     CallPiece,
@@ -31,7 +33,7 @@ class _Call:
     place: int
     id: str = ""
     name: str = ""
-    arguments: str = ""
+    arguments: Growing = field(default_factory=Growing)
     ended: bool = False
     begun: bool = False
 
@@ -42,7 +44,7 @@ class _Call:
         if not self.begun:
             self.begun = True
             yield CallStarted(self.place, self.name, self.id or None)
-            piece = self.arguments
+            piece = str(self.arguments)
         if piece:
             yield CallPiece(self.place, join_surrogates(piece))
 
@@ -126,7 +128,7 @@ class ResponsesDecoder:
     def _arguments_delta(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         call = self._call_at(count(document.get("output_index")))
         piece = str(document.get("delta") or "")
-        call.arguments += piece
+        call.arguments.add(piece)
         events += call.told(piece)
 
     def _item_added(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
@@ -180,11 +182,11 @@ class ResponsesDecoder:
 
     def _whole_call(self, call: _Call, item: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         """Take a call as it is when it is whole: that counts, whatever the deltas told."""
-        told, before = item.get("arguments"), call.arguments
-        call.arguments = told if isinstance(told, str) else dumps_text(told or {})
+        told, before = item.get("arguments"), bool(call.arguments)
+        call.arguments = Growing(told if isinstance(told, str) else dumps_text(told or {}))
         call.name, call.id = join_surrogates(str(item.get("name") or "")), _id_of(item)
         call.ended = item.get("status") != "incomplete"
-        events += call.told("" if before else call.arguments)
+        events += call.told("" if before else str(call.arguments))
 
     def _completed(self, document: Mapping[str, Any], events: list[ProviderEvent]) -> None:
         response = part(document, "response")
@@ -241,6 +243,7 @@ class ResponsesDecoder:
         used.add(call_id)
         cut = not call.ended and self._reason == "length"
         nothing: dict[str, Any] | None = None if cut else {}
-        arguments = parse_arguments(call.arguments) if call.arguments.strip() else nothing
-        invalid = call.arguments if arguments is None else None
+        text = str(call.arguments)
+        arguments = parse_arguments(text) if text.strip() else nothing
+        invalid = text if arguments is None else None
         return ToolCall(call_id, call.name, arguments or {}, invalid=invalid)
