@@ -102,8 +102,9 @@ class Words(Sequence[Any]):
         return word
 
 
-@pytest.mark.parametrize("guards", [Guards(), Guards([OutputOnly(blocks("swordfish"))])], ids=["plain", "guarded"])
-async def test_a_turn_that_runs_holds_no_piece_of_what_its_model_said(database: str, guards: Guards) -> None:
+@pytest.mark.parametrize("mode", ["plain", "stream", "hold", "sentence"])
+async def test_a_turn_that_runs_holds_no_piece_of_what_its_model_said(database: str, mode: Any) -> None:
+    guards = Guards() if mode == "plain" else Guards([OutputOnly(blocks("swordfish"))], mode=mode)
     words = Words(200)
     async with running_stage(database, ScriptedProvider([lambda _: words]), guards=guards) as stage:
         started = await stage.runtime.start_turn(turn_input("Hi."))
