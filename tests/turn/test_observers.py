@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,8 +111,8 @@ async def test_an_operation_that_runs_here_again_keeps_its_client_when_its_lost_
         services, identity = stage.runtime._services, Identity(ADA, CHAT, CHAT, "st_1", "turn_1")
         lost, again = (Operation(services, OperationKind.TURN, identity) for _ in range(2))
         again.id = lost.id
-        async with read_back(again, saying("b", "c")) as new:
-            async with read_back(lost, saying("a", "never")) as old:
+        async with read_back(again, partial(saying, "b", "c")) as new:
+            async with read_back(lost, partial(saying, "a", "never")) as old:
                 heard = [await anext(old), await anext(new)]
             heard += [said async for said in new]
     assert [said.fields["text_delta"] for said in heard if isinstance(said, StreamChunk)] == ["a", "b", "c"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -16,7 +17,7 @@ from app.guardrails.outgoing import OutputJudge
 from app.guardrails.registry import Guards
 from app.turn.facade.guarded_stream import GuardedStream
 from app.turn.gmi.structured import StructuredReply
-from app.turn.orchestrator.execution import Beginning, Emissions
+from app.turn.orchestrator.execution import Begin, Emissions
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.rerun import Rerun
 from app.turn.orchestrator.turn import run_turn
@@ -38,7 +39,7 @@ class GuardStage:
 
     async def begin(
         self, operation: Operation, turn: TurnInput, persona: Persona, seconds: float
-    ) -> tuple[GuardedStream | None, Beginning]:
+    ) -> tuple[GuardedStream | None, Begin]:
         """Give what judges the turn's stream, and the turn itself, its input judged or being judged.
 
         Raises GuardrailMissingError and GuardrailBlockedError; nothing is stored then.
@@ -46,10 +47,10 @@ class GuardStage:
         active = self.active(persona)
         guard = self._output_of(active, operation, turn.persona_id, turn.options)
         if not any(entry.has("input") for entry in active):
-            return guard, run_turn(operation, turn)
+            return guard, partial(run_turn, operation, turn)
         if self._guards.judges_input_beside:
-            return guard, self._run_beside(active, turn, operation, seconds)
-        return guard, run_turn(operation, await self._admit(active, turn, operation, seconds))
+            return guard, partial(self._run_beside, active, turn, operation, seconds)
+        return guard, partial(run_turn, operation, await self._admit(active, turn, operation, seconds))
 
     def of_continuation(
         self, active: tuple[ActiveGuard, ...], operation: Operation, snapshot: Snapshot

@@ -20,7 +20,7 @@ from app.store.inbound import KeyTakenError
 from app.streaming.ring import LostFenceError, Ring
 from app.turn.facade.guarded_stream import GuardedStream
 from app.turn.orchestrator.effects import Outcome
-from app.turn.orchestrator.execution import Beginning, Emission, cut_short, outside_failure, read_back
+from app.turn.orchestrator.execution import Begin, Emission, cut_short, outside_failure, read_back
 from app.turn.orchestrator.operation import Operation
 from app.turn.orchestrator.settlement import settle
 
@@ -66,7 +66,7 @@ class Publisher:
             self._cancelled = True
             self._task.cancel()
 
-    async def run(self, begins: Beginning) -> None:
+    async def run(self, begin: Begin) -> None:
         """Publish everything; never raises for a failure of the turn.
 
         A refusal before T1 goes to whoever waits for the operation to be accepted.
@@ -76,8 +76,8 @@ class Publisher:
         try:
             with self._spanned(), embeddings_told(operation.calls.append):
                 operation.trace = here()
-                back = read_back(operation, begins)
-                del begins  # it would be held, as large as it was, when it has long given what it gives
+                back = read_back(operation, begin)
+                del begin  # it has what the operation is prepared from
                 async with back as raw:
                     await self._read(raw if self._guard is None else self._guard.read(raw))
         except asyncio.CancelledError:

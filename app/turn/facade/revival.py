@@ -1,5 +1,7 @@
 """Starts operations again that another process had begun: they are published like any other."""
 
+from functools import partial
+
 from app.turn.facade.guard_stage import GuardStage
 from app.turn.facade.publisher import Publisher
 from app.turn.facade.tasks import Task, Tasks
@@ -25,5 +27,5 @@ class Revival:
         publisher = Publisher(operation, timeout=longest, taken_pause=rerun.entry.pause_id, guard=guard)
         operation.adopt(rerun.entry.operation, rerun.held.fence)
         return self._tasks.start(
-            publisher.run(rerun.run(operation)), f"{operation.kind.value} {operation.stream_id} again"
+            publisher.run(partial(rerun.run, operation)), f"{operation.kind.value} {operation.stream_id} again"
         )

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, Final
 
 from app.domain.chunks import StreamChunk
@@ -55,7 +56,7 @@ from app.turn.facade.spending import Spending
 from app.turn.facade.tenants import Tenants
 from app.turn.facade.traits import Traits
 from app.turn.orchestrator.continuation import Continued, run_continuation
-from app.turn.orchestrator.execution import Beginning
+from app.turn.orchestrator.execution import Begin
 from app.turn.orchestrator.operation import Identity, Operation
 from app.turn.orchestrator.rebuilt import snapshot_of
 from app.turn.orchestrator.services import Services
@@ -157,8 +158,8 @@ class AgentRuntime:
             longest = self._services.policy.longest(turn.options.turn_timeout_seconds, persona.turn_timeout_seconds)
             settled = await self._languages.settle(await self._overrides.lay_over(turn, persona))
             operation.language = settled.language
-            guard, begins = await self._guards.begin(operation, settled, persona, longest)
-            return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, begins)
+            guard, begin = await self._guards.begin(operation, settled, persona, longest)
+            return await self._launch(Publisher(operation, timeout=longest, guard=guard), operation, begin)
 
         async with self._entrance.passing():
             return await self._repeats.once(OperationKind.TURN, identity, start)
@@ -258,7 +259,7 @@ class AgentRuntime:
             close_reason=PauseEvent.EXPIRED.value if expired else None,
             guard=self._guards.of_continuation(active, operation, continued.snapshot),
         )
-        return await self._launch(publisher, operation, run_continuation(operation, continued, results))
+        return await self._launch(publisher, operation, partial(run_continuation, operation, continued, results))
 
     def _taken(self, results: ResultsInput) -> ResultsInput:
         """Give the results as they can be stored, for the organization that the call is for."""
@@ -275,8 +276,8 @@ class AgentRuntime:
         self._lifecycle.check_open()
         return Operation(self._services, kind, identity)
 
-    async def _launch(self, publisher: Publisher, operation: Operation, begins: Beginning) -> Started:
-        task = self._lifecycle.tasks.start(publisher.run(begins), f"{operation.kind.value} {operation.stream_id}")
+    async def _launch(self, publisher: Publisher, operation: Operation, begin: Begin) -> Started:
+        task = self._lifecycle.tasks.start(publisher.run(begin), f"{operation.kind.value} {operation.stream_id}")
         try:
             return await asyncio.shield(operation.accepted)
         except asyncio.CancelledError:

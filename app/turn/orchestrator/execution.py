@@ -1,9 +1,8 @@
 """Stages 4 and 5 of any operation: the GMI runs, its chunks become stream chunks, its output becomes the outcome."""
 
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from app.domain.chunks import GmiError, GmiOutput, StreamChunk
 from app.domain.errors import AppError
@@ -33,7 +32,7 @@ from app.turn.pauses.snapshot import Snapshot
 Emission = StreamChunk | Outcome
 Emissions = AsyncGenerator[Emission, None]
 
-Beginning = Coroutine[Any, Any, Emissions]
+Begin = Callable[[], Awaitable[Emissions]]
 """Prepares an operation and takes it through T1; what it gives says the rest. Its own refusals are raised."""
 
 
@@ -197,21 +196,21 @@ def _kept(operation: Operation, message: Message | NewMessage | None) -> tuple[N
 class Saying:
     """An operation as the facade's client drives it: what it says next goes to the streaming manager (R242)."""
 
-    __slots__ = ("_begins", "_emissions", "_manager", "_named")
+    __slots__ = ("_begin", "_emissions", "_manager", "_named")
 
-    def __init__(self, operation: Operation, begins: Beginning, run: object) -> None:
+    def __init__(self, operation: Operation, begin: Begin, run: object) -> None:
         """Nothing begins before the client is read. `run` names this run of the operation."""
         self._manager = operation.services.streaming
         self._named = (run, operation.conversation)
-        self._begins: Beginning | None = begins
+        self._begin: Begin | None = begin
         self._emissions: Emissions | None = None
 
     async def more(self) -> None:
         """Push what the operation says next."""
-        if self._begins is not None:
-            begins, self._begins = self._begins, None
-            self._emissions = await begins
-            del begins
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            self._emissions = await begin()
+            del begin
         try:
             said = await anext(self._emissions)  # type: ignore[arg-type]
         except StopAsyncIteration:
@@ -222,8 +221,6 @@ class Saying:
     async def aclose(self) -> None:
         """Stop the operation where it stands."""
         self._manager.end(*self._named)
-        if self._begins is not None:
-            self._begins.close()
         if self._emissions is not None:
             await self._emissions.aclose()
 
@@ -233,7 +230,7 @@ class read_back:  # noqa: N801 - it reads as a verb
 
     __slots__ = ("_bridge", "_manager", "_run")
 
-    def __init__(self, operation: Operation, begins: Beginning) -> None:
+    def __init__(self, operation: Operation, begin: Begin) -> None:
         """Nothing begins before the block is read in.
 
         An operation that this process has lost may run here again before its lost run has ended, so each run has a
@@ -241,7 +238,7 @@ class read_back:  # noqa: N801 - it reads as a verb
         """
         self._run = object()
         self._manager = operation.services.streaming
-        self._bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, begins, self._run))
+        self._bridge = AsyncStreamClientBridge[Emission](feed=Saying(operation, begin, self._run))
 
     async def __aenter__(self) -> AsyncStreamClientBridge[Emission]:
         self._manager.begin(self._run, self._bridge)
