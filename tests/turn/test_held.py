@@ -102,7 +102,7 @@ class Words(Sequence[Any]):
         return word
 
 
-@pytest.mark.parametrize("mode", ["plain", "stream", "hold", "sentence"])
+@pytest.mark.parametrize("mode", ["plain", "stream", "sentence"])
 async def test_a_turn_that_runs_holds_no_piece_of_what_its_model_said(database: str, mode: Any) -> None:
     guards = Guards() if mode == "plain" else Guards([OutputOnly(blocks("swordfish"))], mode=mode)
     words = Words(200)

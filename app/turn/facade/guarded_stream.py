@@ -27,9 +27,6 @@ from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Operation
 
-JOINED: Final = 1000
-"""Pieces that are held back are joined to some of about as many characters."""
-
 LAST_WORD_SECONDS: Final = 10.0
 """How long the text of an operation that was cut short is judged; without a verdict it is not kept."""
 
@@ -115,20 +112,11 @@ class GuardedStream:
             return None
         if self._mode == "hold":
             self._wait()
-            self._keep(passed)
+            self._kept.append(passed)
             self._held += len(passed.fields["text_delta"])
             return await self._part() if self._held > self._guards.max_held else None
         self._released.add(passed.fields["text_delta"])
         return passed
-
-    def _keep(self, piece: StreamChunk) -> None:
-        """Hold a piece back, with the one before it where nothing is told of either: one by one they take much more."""
-        last = self._kept[-1] if self._kept else piece
-        text = last.fields["text_delta"]
-        if last is piece or last.metadata or piece.metadata or len(text) > JOINED:
-            self._kept.append(piece)
-        else:
-            self._kept[-1] = emitter.text_delta(text + piece.fields["text_delta"])
 
     async def _sentences(self, text: str) -> Emission | None:
         """Judge when a sentence is over; all sentences but the newest go out then."""
