@@ -7,7 +7,8 @@ import pytest
 from app.guardrails.base import GuardConfig
 from app.guardrails.registry import Guards, OutputMode
 from app.providers.scripted import call
-from tests.guardrails.acting import OutputOnly, blocks, replaces
+from app.turn.facade.guarded_stream import MOST_APART
+from tests.guardrails.acting import ALLOW, FLAG, OutputOnly, blocks, replaces
 from tests.guardrails.leaks import places, readable
 from tests.stage import WEATHER, one, running_stage, types
 
@@ -15,6 +16,7 @@ WORD = "xylograph"
 LONG = [f"This is sentence {number} of many. " for number in range(40)]
 TEXT = "".join(LONG)
 CAPPED = GuardConfig(max_streaming_evaluations=2)
+EACH = GuardConfig(evaluate_streaming_chunks=True)
 
 
 def deltas(chunks: list[dict[str, Any]]) -> list[str]:
@@ -92,9 +94,28 @@ async def test_a_text_without_sentences_is_judged_in_parts_too(shared_database: 
 async def test_a_guard_of_pieces_is_told_what_went_before_once_and_not_again_with_the_parts(
     shared_database: str,
 ) -> None:
-    guard = OutputOnly(blocks(WORD), "g", GuardConfig(evaluate_streaming_chunks=True))
+    guard = OutputOnly(blocks(WORD), "g", EACH)
     async with running_stage(shared_database, guards=Guards([guard], mode="hold", max_held=400)) as stage:
         stage.provider.add(LONG)
         await stage.play("Hello")
         befores = [chunk.before for chunk in guard.asked if chunk.type == "text_delta"]
         assert befores == [len("".join(LONG[:place])) for place in range(len(LONG))]
+
+
+async def test_very_many_pieces_go_out_in_few_and_what_is_told_of_one_stays_with_it(shared_database: str) -> None:
+    words = [f"word {number} " for number in range(1000)]
+    guard = OutputOnly(lambda text: FLAG if text in words[500:502] else ALLOW, "g", EACH)
+    async with running_stage(shared_database, guards=Guards([guard], mode="hold")) as stage:
+        stage.provider.add(words)
+        chunks = await stage.play("Hello")
+        assert "".join(deltas(chunks)) == "".join(words)
+        assert len(deltas(chunks)) < MOST_APART + 30
+        told = [chunk for chunk in chunks if chunk["type"] == "text_delta" and "metadata" in chunk]
+        assert deltas(told) == words[500:502]
+
+
+async def test_few_pieces_go_out_as_they_came(shared_database: str) -> None:
+    words = [f"word {number} " for number in range(MOST_APART)]
+    async with running_stage(shared_database, guards=Guards([OutputOnly(blocks(WORD), "g")], mode="hold")) as stage:
+        stage.provider.add(words)
+        assert deltas(await stage.play("Hello")) == words

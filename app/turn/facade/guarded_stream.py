@@ -27,6 +27,12 @@ from app.turn.orchestrator.effects import NewPause, Outcome
 from app.turn.orchestrator.execution import Emission
 from app.turn.orchestrator.operation import Operation
 
+MOST_APART: Final = 64
+"""So many pieces of a reply that is held back go out as the model cut them; each takes eighty times its letters."""
+
+JOINED: Final = 1000
+"""Of more, neighbouring ones are joined to pieces of about as many characters."""
+
 LAST_WORD_SECONDS: Final = 10.0
 """How long the text of an operation that was cut short is judged; without a verdict it is not kept."""
 
@@ -57,6 +63,7 @@ class GuardedStream:
         self._tail = ""
         self._before = 0
         self._kept: list[StreamChunk] = []
+        self._most_apart = MOST_APART
         self._held = 0
         self._buffer = ""
         self._seen = 0
@@ -112,11 +119,18 @@ class GuardedStream:
             return None
         if self._mode == "hold":
             self._wait()
-            self._kept.append(passed)
+            self._keep(passed)
             self._held += len(passed.fields["text_delta"])
             return await self._part() if self._held > self._guards.max_held else None
         self._released.add(passed.fields["text_delta"])
         return passed
+
+    def _keep(self, piece: StreamChunk) -> None:
+        """Hold a piece back; of very many, those that nothing is told of are joined."""
+        self._kept.append(piece)
+        if len(self._kept) > self._most_apart:
+            self._kept = _joined(self._kept)
+            self._most_apart = 2 * len(self._kept) + MOST_APART
 
     async def _sentences(self, text: str) -> Emission | None:
         """Judge when a sentence is over; all sentences but the newest go out then."""
@@ -303,6 +317,21 @@ def _delta(verdict: Verdict[OutputChunk]) -> StreamChunk | None:
     if not verdict.value.text:
         return None
     return noted(emitter.text_delta(verdict.value.text), [entry for entry in verdict.entries if _speaks(entry)])
+
+
+def _joined(pieces: list[StreamChunk]) -> list[StreamChunk]:
+    """Give the same text in fewer pieces; what is told of a piece stays with it."""
+    told: list[StreamChunk] = []
+    plain: list[str] = []
+    for piece in pieces:
+        if piece.metadata or sum(map(len, plain)) >= JOINED:
+            told += [emitter.text_delta("".join(plain))] if plain else []
+            plain = []
+        if piece.metadata:
+            told.append(piece)
+        else:
+            plain.append(piece.fields["text_delta"])
+    return [*told, emitter.text_delta("".join(plain))] if plain else told
 
 
 def _speaks(entry: Entry) -> bool:
