@@ -32,7 +32,7 @@ from app.providers.registry import ProviderRegistry, build_registry
 from app.providers.setup import ModelSetup, set_up
 from app.settings import Settings
 from app.skills.folder import load_skills
-from app.store.database import Database
+from app.store.database import Database, driver_url
 from app.store.migrate import check_current, upgrade_async
 from app.store.notify import ListenBus, LookBus
 from app.store.pauses import iso
@@ -329,9 +329,15 @@ def _bus(settings: Settings, url: str, database: Database) -> Bus:
 
 
 def _direct(settings: Settings, url: str) -> str:
-    """Give the URL that leads to the database itself: sessions are kept there, as migrations and LISTEN need."""
-    direct = settings.listen_database_url
-    return direct.get_secret_value() if direct is not None else url
+    """Give the URL that leads to the database itself: sessions are kept there, as migrations and LISTEN need.
+
+    Raises ConfigurationError that names its own setting.
+    """
+    if settings.listen_database_url is None:
+        return url
+    direct = settings.listen_database_url.get_secret_value()
+    driver_url(direct, "FERMATA_LISTEN_DATABASE_URL")
+    return direct
 
 
 def _turn_policy(settings: Settings, models: ModelSetup) -> TurnPolicy:

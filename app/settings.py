@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
-from app.conversation.setting import RollingSummarySetting
+from app.conversation.setting import YEAR, RollingSummarySetting
 from app.domain.language import LanguagePolicy
 from app.guardrails.options import GuardrailSettings
 from app.providers.setting import ModelSettings
@@ -35,7 +35,7 @@ from app.turn.preparation.setting import PreparationSettings
 PREFIX: Final = "FERMATA_"
 ENV_FILE: Final = ".env"
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0, le=YEAR)]
 ModelId = Annotated[str, Field(pattern="^[^:\\s]+:\\S+$")]
 
 
@@ -145,7 +145,7 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
         default=None, description="Folder of persona files; when not set, those that ship with the service."
     )
     personas_reload_seconds: float = Field(
-        default=2, ge=0, description="How often FERMATA_PERSONAS_DIR is looked at for changes; 0 is never."
+        default=2, ge=0, le=YEAR, description="How often FERMATA_PERSONAS_DIR is looked at for changes; 0 is never."
     )
     language: LanguageSetting | None = Field(
         default=None,
@@ -238,6 +238,7 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     keep_alive_seconds: int = Field(
         default=75,
         ge=1,
+        le=YEAR,
         description="How long an idle connection is kept. Longer than a proxy keeps its own, else a request can meet"
         " a connection that is just being closed; most proxies keep theirs for 60.",
     )
@@ -250,7 +251,7 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
         default=4, ge=1, description="Operations of processes that have gone that one process runs again at a time."
     )
     drain_grace_seconds: float = Field(
-        default=30, ge=0, description="How long running operations and their readers may go on after SIGTERM."
+        default=30, ge=0, le=YEAR, description="How long running operations and their readers may go on after SIGTERM."
     )
 
     metrics: bool = Field(

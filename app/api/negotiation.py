@@ -24,8 +24,7 @@ def form_of(headers: Headers) -> Form:
 
     Raises NotAcceptableError when neither form is.
     """
-    preferences = [word.strip().lower() for value in headers.getlist("prefer") for word in value.split(",")]
-    if "respond-async" in preferences:
+    if any(_asks_for_the_name(word) for value in headers.getlist("prefer") for word in value.split(",")):
         return Form.ASYNC
     accept = ",".join(headers.getlist("accept"))
     events, whole = quality(accept, EVENT_STREAM), quality(accept, JSON)
@@ -33,6 +32,12 @@ def form_of(headers: Headers) -> Form:
         message = f"This call answers as {EVENT_STREAM} or as {JSON}; Accept is {accept[:200]!r}."
         raise NotAcceptableError(message)
     return Form.OBJECT if whole > events else Form.EVENTS
+
+
+def _asks_for_the_name(preference: str) -> bool:
+    """Parameters behind a preference are unknown and pass; an empty value is the same as none (RFC 7240)."""
+    name, _, value = preference.partition(";")[0].partition("=")
+    return name.strip().lower() == "respond-async" and value.strip() in ("", '""')
 
 
 def quality(accept: str, media_type: str) -> float:

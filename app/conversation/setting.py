@@ -1,12 +1,15 @@
 """The rolling summary as an operator sets it: one JSON object, checked, and turned into the runtime's policy."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.policy import Compaction, SummaryPolicy
 
-Seconds = Annotated[float, Field(gt=0)]
+YEAR: Final = 366 * 24 * 3600
+"""Seconds: as long as anything that is set may last."""
+
+Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 
 class CompactionSetting(BaseModel):
@@ -16,7 +19,7 @@ class CompactionSetting(BaseModel):
 
     enabled: bool = Field(default=False, description="Whether there is a rolling summary.")
     model: str | None = Field(default=None, pattern="^[^:\\s]+:\\S+$", description="`provider:model` that writes it.")
-    cooldown_seconds: float = Field(default=60, ge=0, description="Least time between two passes.")
+    cooldown_seconds: float = Field(default=60, ge=0, le=YEAR, description="Least time between two passes.")
     head_messages_to_keep: int = Field(default=2, ge=0, description="First messages that are never summarized.")
     tail_messages_to_keep: int = Field(default=12, ge=0, description="Newest messages that are not summarized.")
     min_messages_to_summarize: int = Field(default=12, ge=1, description="Fewer than this are not worth a pass.")

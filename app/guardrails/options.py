@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.guardrails.terms import KINDS, Ceilings, Kind, RequiredGuard, Stage
 
-Milliseconds = Annotated[float, Field(gt=0)]
+Milliseconds = Annotated[float, Field(gt=0, le=3_600_000)]
 Count = Annotated[int, Field(ge=1)]
 
 BOTH: Final[list[Stage]] = ["input", "output"]
@@ -87,7 +87,7 @@ class CeilingOptions(_Options):
     input_characters: Count | None = None
     reply_characters: Count | None = None
     tokens: Count | None = None
-    dollars: float | None = Field(default=None, gt=0)
+    dollars: float | None = Field(default=None, gt=0, le=1_000_000)
 
     def ceilings(self) -> Ceilings:
         """Give what the guard is told."""

@@ -67,15 +67,15 @@ _LOST: Final = (
 _LOST_STATES: Final = ("08", "57P", "57014", "53", "40", "55P03", "55000", "25P03", "25P04", "26000")
 
 
-def driver_url(url: str) -> str:
-    """Give the URL in the form the driver takes; ConfigurationError when it is no Postgres URL."""
+def driver_url(url: str, setting: str = "DATABASE_URL") -> str:
+    """Give the URL in the form the driver takes; ConfigurationError, which names the setting, when it is none."""
     try:
         parsed = make_url(url)
     except Exception as error:
-        message = "DATABASE_URL can't be read. It has the form postgresql://user:password@host:5432/database."
+        message = f"{setting} can't be read. It has the form postgresql://user:password@host:5432/database."
         raise ConfigurationError(message) from error
     if parsed.get_backend_name() not in {"postgresql", "postgres"}:
-        message = f"DATABASE_URL names {parsed.get_backend_name()}; Fermata needs PostgreSQL 15 or later."
+        message = f"{setting} names {parsed.get_backend_name()}; Fermata needs PostgreSQL 15 or later."
         raise ConfigurationError(message)
     query = {key: value for key, value in parsed.query.items() if key != "sslmode"}
     sslmode = parsed.query.get("sslmode")

@@ -39,9 +39,25 @@ def test_a_client_that_takes_neither_form_is_refused(accept: str) -> None:
         form_of(Headers({"Accept": accept}))
 
 
-@pytest.mark.parametrize("prefer", ["respond-async", "wait=10, respond-async", "Respond-Async"])
+@pytest.mark.parametrize(
+    "prefer",
+    [
+        "respond-async",
+        "wait=10, respond-async",
+        "Respond-Async",
+        "respond-async; foo=1",
+        "wait=5;x, respond-async ;a",
+        'respond-async=""',
+        "respond-async =",
+    ],
+)
 def test_a_client_that_prefers_not_to_wait_gets_the_name_alone(prefer: str) -> None:
     assert form_of(Headers({"Prefer": prefer, "Accept": "text/html"})) is Form.ASYNC
+
+
+@pytest.mark.parametrize("prefer", ["", "respond-asynchronously", "wait;respond-async", "respond-async=0"])
+def test_another_preference_asks_for_no_name(prefer: str) -> None:
+    assert form_of(Headers({"Prefer": prefer})) is Form.EVENTS
 
 
 def test_the_most_specific_range_decides() -> None:

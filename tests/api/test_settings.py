@@ -1,12 +1,16 @@
 """Settings: read once, checked, and every fault told in a sentence."""
 
 import json
+import re
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from app.bootstrap import running
+from app.domain.errors import ConfigurationError
 from app.providers.setup import set_up
 from app.settings import Settings, SettingsError, is_loopback, load_settings, variable_names
 from tests.api.serving import given
@@ -162,3 +166,43 @@ def test_secrets_appear_in_no_printed_form_and_in_no_fault(monkeypatch: pytest.M
 
     monkeypatch.setenv("FERMATA_API_KEYS", json.dumps([{**KEY, "sha256": "the-key-itself"}]))
     assert "the-key-itself" not in " ".join(faults_of())
+
+
+def _numbers(schema: object, path: str = "") -> Iterator[tuple[str, Mapping[str, object]]]:
+    if isinstance(schema, dict):
+        if schema.get("type") in {"number", "integer"}:
+            yield path, schema
+        for key, part in schema.items():
+            yield from _numbers(part, f"{path}/{key}")
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _numbers(part, path)
+
+
+def test_every_share_price_and_time_has_an_upper_bound() -> None:
+    schema = Settings.model_json_schema()
+    times = re.compile("_(seconds|milliseconds|ms|hours|days)(/|$)")
+
+    assert [
+        path
+        for path, number in _numbers(schema)
+        if (number["type"] == "number" or times.search(path)) and not {"maximum", "exclusiveMaximum"} & set(number)
+    ] == []
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300"])
+def test_a_time_without_an_end_is_refused_by_name(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["LEASE_SECONDS", "EVENT_RETENTION_HOURS", "DRAIN_GRACE_SECONDS", "PERSONAS_RELOAD_SECONDS"]
+    for name in names:
+        monkeypatch.setenv(f"FERMATA_{name}", value)
+
+    assert sorted(fault.partition(":")[0] for fault in faults_of()) == sorted(f"FERMATA_{name}" for name in names)
+
+
+@pytest.mark.parametrize("url", ["mysql://u@127.0.0.1/x", "no address"])
+async def test_an_address_past_the_pooler_that_is_none_is_refused_by_its_own_name(url: str) -> None:
+    settings = given(database_url="postgresql://u@127.0.0.1:1/x", listen_database_url=url, auto_migrate=True)
+
+    with pytest.raises(ConfigurationError, match=r"^FERMATA_LISTEN_DATABASE_URL "):
+        async with running(settings):
+            pass
