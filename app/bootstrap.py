@@ -162,7 +162,7 @@ def build(
     models = set_up(settings.models)
     metrics = _metrics(settings, rings, wakeups)
     told = counting(metrics) if settings.metrics else None
-    gateway = Gateway(providers or build_registry(models.providers), models.gateway, on_attempt=told)
+    gateway = Gateway(providers or build_registry(models.providers, _named(settings)), models.gateway, on_attempt=told)
     personas = _personas(settings)
     overrides = SessionOverrides(database, load_skills(settings.skills_dir), _overrides_policy(settings))
     embedder = embedder_of(gateway.registry, models.roles.embedding, told)
@@ -326,6 +326,11 @@ def _bus(settings: Settings, url: str, database: Database) -> Bus:
     if settings.wakeups == "poll":
         return LookBus(database)
     return ListenBus(_direct(settings, url))
+
+
+def _named(settings: Settings) -> dict[str, str | None]:
+    fields = ("default_model", "utility_model", "embedding_model")
+    return {f"FERMATA_{field.upper()}": getattr(settings, field) for field in fields}
 
 
 def _direct(settings: Settings, url: str) -> str:

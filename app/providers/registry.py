@@ -145,11 +145,22 @@ class ProviderRegistry:
             await self._http.aclose()
 
 
-def build_registry(policy: ProvidersPolicy) -> ProviderRegistry:
+def build_registry(policy: ProvidersPolicy, named: Mapping[str, str | None] | None = None) -> ProviderRegistry:
     """Make the providers of a process; call it inside the event loop that will use them.
 
-    Raises `ConfigurationError` when the file refers to what is not set.
+    `named` has models by the settings that name them. Raises `ConfigurationError` when the file refers to what is not
+    set, and when a setting names a provider that there is not. One that lacks only its key passes: a turn may bring it.
     """
+    known = {*CATALOG, *policy.file.providers, SCRIPTED_MODEL.partition(":")[0], OFFLINE}
+    for setting, model_id in (named or {}).items():
+        name = model_id.partition(":")[0] if model_id else None
+        if name is not None and name not in known:
+            there = ", ".join(sorted(known - {OFFLINE}))
+            message = (
+                f"{setting} names the model provider {name!r}, which there is not. "
+                f"Set it to a model of one of: {there}; or describe {name} in the file of FERMATA_PROVIDERS_FILE."
+            )
+            raise ConfigurationError(message)
     http = ModelHttp(policy.http)
     providers: list[Provider] = [DemoProvider(policy.demo_piece_seconds)]
     missing: dict[str, str] = {}

@@ -89,7 +89,7 @@ def _load(file: Path) -> Skill:
     try:
         front = FrontMatter.model_validate(yaml.safe_load(found[0]))
     except yaml.YAMLError as error:
-        message = f"{where}: the front matter is not valid YAML: {error}"
+        message = f"{where}: the front matter is not valid YAML: {' '.join(str(error).split())}"
         raise ConfigurationError(message) from None
     except ValidationError as error:
         faults = "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'it'}: {fault['msg']}" for fault in error.errors())

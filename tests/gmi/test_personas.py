@@ -233,6 +233,7 @@ async def test_a_broken_edit_is_logged_and_the_last_good_one_stays(tmp_path: Pat
         assert [persona.system_prompt for persona in personas.all()] == ["Be brief.", "Be kind."]
         assert len(faults()) == 1
         assert faults()[0].startswith("demo.json: the file is not valid YAML")
+        assert "\n" not in faults()[0]
 
         file.unlink()
         await folder.look()
@@ -315,5 +316,6 @@ def test_a_fault_of_a_soul_is_told_with_file_and_field(soul: str, says: str, tmp
     (tmp_path / "ada").mkdir()
     (tmp_path / "ada" / "SOUL.md").write_text(soul)
 
-    with pytest.raises(ConfigurationError, match=says):
+    with pytest.raises(ConfigurationError, match=says) as refused:
         load_personas(tmp_path)
+    assert "\n" not in refused.value.message

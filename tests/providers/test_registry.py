@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.domain.errors import ProviderUnavailableError
+from app.domain.errors import ConfigurationError, ProviderUnavailableError
 from app.domain.messages import Message
 from app.providers.base import ModelRequest
 from app.providers.calls import HttpPolicy
@@ -124,3 +124,18 @@ async def test_a_client_that_can_not_be_made_fails_the_calls_and_nothing_else() 
     assert error is not None
     assert error.reason == "transport"
     await http.aclose()
+
+
+async def test_a_setting_that_names_a_provider_that_there_is_not_is_refused_by_its_name() -> None:
+    named = {"FERMATA_DEFAULT_MODEL": "openai:gpt-5", "FERMATA_UTILITY_MODEL": "opneai:gpt-5"}
+
+    with pytest.raises(ConfigurationError, match=r"^FERMATA_UTILITY_MODEL names the model provider 'opneai'"):
+        build_registry(ProvidersPolicy(), named)
+
+
+@pytest.mark.parametrize("model", [None, "openai:gpt-5", "ollama:m", SCRIPTED_MODEL, "offline:wordllama"])
+async def test_a_setting_may_name_what_there_is_even_without_its_key(model: str | None) -> None:
+    registry = build_registry(ProvidersPolicy(), {"FERMATA_DEFAULT_MODEL": model})
+
+    assert "scripted" in registry.names
+    await registry.aclose()

@@ -47,6 +47,7 @@ def test_a_skill_that_can_not_be_read_is_named_with_what_is_wrong(tmp_path: Path
 
     assert refused.value.message.startswith("tidy/SKILL.md")
     assert says in refused.value.message
+    assert "\n" not in refused.value.message
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def _fields(path: Path) -> dict[str, Any]:
         message = f"{path.name}: the file can't be read: {error}"
         raise ConfigurationError(message) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        message = f"{path.name}: the file is not valid YAML: {error}"
+        message = f"{path.name}: the file is not valid YAML: {' '.join(str(error).split())}"
         raise ConfigurationError(message) from None
     if not isinstance(content, dict):
         message = f"{path.name}: the file must hold one mapping with the persona's fields."

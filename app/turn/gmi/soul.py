@@ -33,7 +33,7 @@ def soul_fields(folder: Path) -> dict[str, Any]:
     try:
         front = yaml.safe_load(found[0])
     except yaml.YAMLError as error:
-        message = f"{where}: the front matter is not valid YAML: {error}"
+        message = f"{where}: the front matter is not valid YAML: {' '.join(str(error).split())}"
         raise ConfigurationError(message) from None
     if not isinstance(front, dict):
         message = f"{where}: the front matter must be one mapping."
