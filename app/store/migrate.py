@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 from sqlalchemy import URL, Connection, create_engine, make_url, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.util import greenlet_spawn
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 LOCK: Final = 7_316_250_441
+_UNREACHED: Final = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 VECTORS: Final = """
 DO $$ BEGIN
     CREATE EXTENSION IF NOT EXISTS vector;
@@ -84,12 +86,23 @@ def _upgrade(connection: Connection, url: str, revision: str) -> None:
         connection.commit()
 
 
+def _unreachable(error: BaseException) -> DatabaseError:
+    return DatabaseError(f"The database can't be reached: {error}. Check DATABASE_URL, and that the server runs.")
+
+
 async def upgrade_async(url: str, revision: str = "head") -> None:
-    """Bring the database to `revision`; waits for another process that is doing the same."""
+    """Bring the database to `revision`; waits for another process that is doing the same.
+
+    Raises DatabaseError when the database can't be reached.
+    """
     engine = create_engine(driver_url(url), poolclass=NullPool)
 
     def connected() -> None:
-        with engine.connect() as connection:
+        try:
+            opened = engine.connect()
+        except (*_UNREACHED, DBAPIError) as error:
+            raise _unreachable(getattr(error, "orig", None) or error) from error
+        with opened as connection:
             _upgrade(connection, url, revision)
 
     await greenlet_spawn(connected)
@@ -99,9 +112,8 @@ async def check_current(url: str) -> None:
     """Raise ConfigurationError unless the database has the newest tables, DatabaseError when it can't be reached."""
     try:
         found = await _told(make_url(driver_url(url)))
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        message = f"The database can't be reached: {error}. Check DATABASE_URL, and that the server runs."
-        raise DatabaseError(message) from error
+    except _UNREACHED as error:
+        raise _unreachable(error) from error
     if found != newest():
         message = "The database lacks the newest tables. Run `python -m app migrate`, or set FERMATA_AUTO_MIGRATE=true."
         raise ConfigurationError(message)

@@ -115,6 +115,11 @@ async def held_lock(url: str) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
+async def test_a_migration_of_a_database_that_is_away_is_told_in_a_sentence() -> None:
+    with pytest.raises(DatabaseError, match=r"^The database can't be reached: .*Check DATABASE_URL"):
+        await upgrade_async("postgresql://u@127.0.0.1:1/x")
+
+
 @pytest.mark.slow
 async def test_two_processes_that_migrate_at_once_wait_for_each_other(empty: str) -> None:
     async with held_lock(empty) as holder:
