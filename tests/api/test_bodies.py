@@ -114,6 +114,9 @@ async def test_a_body_may_nest_as_deep_as_real_ones_do(runtime: FakeRuntime) -> 
         ({"input": "a", "options": {"temperature": 3}}, "options.temperature", "less than or equal to 2"),
         ({"input": "a", "options": {"max_tokens": True}}, "options.max_tokens", "integer"),
         ({"input": "a", "options": {"model": "gpt"}}, "options.model", "pattern"),
+        ({"input": "a", "options": {"model": "gpt 5", "provider": "openai"}}, "options.model", "pattern"),
+        ({"input": "a", "options": {"provider": "openai"}}, "options.model", "name the model"),
+        ({"input": "a", "options": {"provider": "open:ai", "model": "a:b"}}, "options.provider", "pattern"),
         ({"input": "a", "user_id": "  "}, "user_id", "blank"),
         ({"input": "a", "user_id": 7}, "user_id", "string"),
         ({"input": "a", "on_pause": "ignore"}, "on_pause", "'end' or 'reject'"),
@@ -208,6 +211,23 @@ async def test_text_that_can_be_stored_is_passed_on_as_it_is(runtime: FakeRuntim
 
     assert runtime.asked[0].input == " \u0416 \U0001f600\r\n"
     assert "X-Text-Replaced" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ({"provider": "openai", "model": "gpt-4o"}, "openai:gpt-4o"),
+        ({"provider": "openai", "model": "openai:gpt-4o"}, "openai:gpt-4o"),
+        ({"provider": "ollama", "model": "llama3:8b"}, "ollama:llama3:8b"),
+        ({"provider": None, "model": "ollama:llama3:8b"}, "ollama:llama3:8b"),
+        ({}, None),
+    ],
+)
+async def test_a_model_may_be_named_with_its_provider_beside_it(
+    options: dict[str, Any], model: str | None, runtime: FakeRuntime
+) -> None:
+    await post(runtime, TURNS, {"input": "look", "options": options})
+    assert runtime.asked[0].options == TurnOptions(model=model)
 
 
 async def test_a_turn_reaches_the_facade_as_it_was_sent(runtime: FakeRuntime) -> None:

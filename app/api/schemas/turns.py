@@ -1,9 +1,10 @@
 """The body of a turn, and what a turn's operation answers when it is not streamed."""
 
+import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from app.api.schemas.base import Input, JsonObject, Name, NotBlank, Output, OwnedInput
 from app.api.schemas.json_schema import check_object_schema, check_schema
@@ -15,6 +16,7 @@ from app.domain.turn import Caller, Effort, OnBusy, OnExpiry, TurnInput, TurnOpt
 
 Language = Annotated[str, Field(min_length=1, max_length=64, examples=["en", "de-AT"])]
 Flag = str | int | float | bool | None
+_MODEL: Final = re.compile(r"[^:\s]+:\S+")
 
 
 def _object_schema(schema: JsonObject) -> JsonObject:
@@ -72,11 +74,17 @@ class StructuredReplyInput(Input):
 class OptionsInput(Input):
     """Options of one operation; what is left out is decided by the persona and the settings."""
 
+    provider: str | None = Field(
+        default=None,
+        pattern="^[^:\\s]+$",
+        max_length=64,
+        description="Whose `model` it is, where that does not say so.",
+    )
     model: str | None = Field(
         default=None,
-        pattern="^[^:\\s]+:\\S+$",
         max_length=256,
-        description="`provider:model`.",
+        validate_default=True,
+        description="`provider:model`, or beside `provider` the model's own name.",
         examples=["openai:gpt-4o-mini"],
     )
     temperature: float | None = Field(default=None, ge=0, le=2, description="How freely the model chooses.")
@@ -99,6 +107,21 @@ class OptionsInput(Input):
     tool_gate: ToolGateInput | None = Field(default=None, description="Which tools may be called in this turn.")
     custom_flags: dict[str, Any] = Field(default_factory=dict, description="Flags for phases and guardrails.")
 
+    @field_validator("model")
+    @classmethod
+    def _whole_name(cls, model: str | None, known: ValidationInfo) -> str | None:
+        """Give the model with its provider; with `provider`, all that stands in `model` is the name."""
+        provider = known.data.get("provider")
+        if provider is not None:
+            if model is None:
+                message = "name the model of the provider as well"
+                raise ValueError(message)
+            model = f"{provider}:{model.removeprefix(f'{provider}:')}"
+        if model is not None and not _MODEL.fullmatch(model):
+            message = "should match the pattern `provider:model`, or be the model's own name beside `provider`"
+            raise ValueError(message)
+        return model
+
     def to_domain(self) -> TurnOptions:
         """Give the domain's value."""
         gate = self.tool_gate.model_dump(exclude_none=True) if self.tool_gate is not None else None
@@ -107,7 +130,9 @@ class OptionsInput(Input):
             if self.structured_reply is not None
             else None
         )
-        return TurnOptions(**{**dict(self), "tool_gate": gate, "structured_reply": reply})
+        own = dict(self)
+        del own["provider"]  # it is in the model's name
+        return TurnOptions(**{**own, "tool_gate": gate, "structured_reply": reply})
 
 
 class MemoryScopesInput(Input):
