@@ -99,7 +99,7 @@ async def running(settings: Settings, **parts: Unpack[Parts]) -> AsyncIterator[A
     async with database_url(settings) as url:
         embedded = settings.database_url is None
         if settings.auto_migrate if settings.auto_migrate is not None else embedded:
-            await upgrade_async(_direct(settings, url))
+            await upgrade_async(direct_url(settings, url))
         else:
             await check_current(url)
         runtime = build(settings, url, **parts)
@@ -325,7 +325,7 @@ def _registry(
 def _bus(settings: Settings, url: str, database: Database) -> Bus:
     if settings.wakeups == "poll":
         return LookBus(database)
-    return ListenBus(_direct(settings, url))
+    return ListenBus(direct_url(settings, url))
 
 
 def _named(settings: Settings) -> dict[str, str | None]:
@@ -333,7 +333,7 @@ def _named(settings: Settings) -> dict[str, str | None]:
     return {f"FERMATA_{field.upper()}": getattr(settings, field) for field in fields}
 
 
-def _direct(settings: Settings, url: str) -> str:
+def direct_url(settings: Settings, url: str) -> str:
     """Give the URL that leads to the database itself: sessions are kept there, as migrations and LISTEN need.
 
     Raises ConfigurationError that names its own setting.

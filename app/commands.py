@@ -15,7 +15,7 @@ import uvicorn
 
 from app.api.middleware import CutResponseError
 from app.api.openapi import contract_files
-from app.bootstrap import database_url, examine_models
+from app.bootstrap import database_url, direct_url, examine_models
 from app.domain.errors import AppError
 from app.main import create_app, live
 from app.observability.logging import configure_logging, leave_out
@@ -82,7 +82,7 @@ def serve() -> None:
 def migrate() -> None:
     """Bring the database to the newest tables.
 
-    That is the one of DATABASE_URL, or the embedded one.
+    That is the one of DATABASE_URL, without its pooler where FERMATA_LISTEN_DATABASE_URL says how, or the embedded one.
     """
     settings = _settings()
     configure_logging(settings.log_level, settings.log_format)
@@ -184,7 +184,7 @@ async def _leave(server: _Server, drain: Callable[[], Awaitable[None]]) -> None:
 
 async def _migrate(settings: Settings) -> None:
     async with database_url(settings) as url:
-        await upgrade_async(url)
+        await upgrade_async(direct_url(settings, url))
 
 
 def _settings() -> Settings:

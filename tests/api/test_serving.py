@@ -159,12 +159,13 @@ async def test_without_keys_another_address_is_refused(tmp_path: Path) -> None:
     assert "FERMATA_API_KEYS" in ended.errors
 
 
-async def test_migrate_makes_the_tables(databases: Databases, tmp_path: Path) -> None:
+async def test_migrate_makes_the_tables_and_goes_past_a_pooler(databases: Databases, tmp_path: Path) -> None:
     async with databases.empty() as url:
         first = await command("migrate", place=tmp_path, DATABASE_URL=url)
-        again = await command("migrate", place=tmp_path, DATABASE_URL=url)
+        beside = {"DATABASE_URL": "postgresql://pooler@127.0.0.1:1/x", "FERMATA_LISTEN_DATABASE_URL": url}
+        again = await command("migrate", place=tmp_path, **beside)
 
-    assert [first.code, again.code] == [0, 0]
+    assert [first.code, again.code] == [0, 0], again.errors
     assert "newest tables" in first.output
 
 
