@@ -24,6 +24,9 @@ def lean(*unasked: str) -> Iterator[None]:
             yield
     finally:
         if collects:
+            if not gc.get_freeze_count():
+                gc.freeze()  # all is old then, and is not looked through as if it were young
+                gc.unfreeze()
             gc.enable()
 
 

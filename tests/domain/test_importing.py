@@ -67,3 +67,19 @@ def test_a_model_that_is_made_meanwhile_is_built_when_it_is_first_used() -> None
 
     assert (Later.__pydantic_complete__, AtOnce.__pydantic_complete__) == (False, True)
     assert Later(count=1).count == 1
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_is_made_meanwhile_is_old_afterwards_unless_others_have_frozen_something(*, frozen: bool) -> None:
+    gc.collect()
+    if frozen:
+        gc.freeze()
+    held = gc.get_freeze_count()
+    try:
+        with lean():
+            made: list[list[int]] = [[] for _ in range(10)]
+        old = {id(each) for each in gc.get_objects(generation=2)}
+        assert all((id(each) in old) is not frozen for each in made)
+        assert gc.get_freeze_count() == held
+    finally:
+        gc.unfreeze()
