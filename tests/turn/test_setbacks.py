@@ -81,7 +81,6 @@ async def left_behind(stage: Stage, *chats: str) -> list[str]:
     for chat in chats:
         started, _ = await speaking(stage, conversation=chat)
         streams.append(started.stream_id)
-        await stage.runtime._services.log.settle()
     await let_die(stage)
     return streams
 
@@ -147,7 +146,6 @@ async def test_a_continuation_that_is_made_to_end_ends_its_pause_and_keeps_what_
         stream = (await stage.play("Hello.", tools=[WEATHER]))[-1]["stream_id"]
         await stage.runtime.pass_results(ResultsInput(ADA, (result("c1"),), stream_id=stream))
         await asyncio.wait_for(hold.reached.wait(), 20)
-        await stage.runtime._services.log.settle()
         await let_die(stage)
         await execute(database, BROKEN.format(code="P0001", what="INSERT ON messages", when=AN_INTERRUPTED_REPLY))
         for wait in (1, 2, 4):
