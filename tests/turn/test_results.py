@@ -237,9 +237,13 @@ async def test_whoever_posts_accepted_results_again_is_told_where_their_continua
     assert "first_event_id" not in refused[0]["details"]
 
 
+@pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("seen", ["held", "taken"])
 async def test_of_two_posts_in_the_same_instant_the_other_is_told_where_the_continuation_begins(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, seen: str
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: str,
+    ended: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     pause = await paused(stage, "c1")
     hold, find = Hold(), Queries.pause
@@ -251,6 +255,9 @@ async def test_of_two_posts_in_the_same_instant_the_other_is_told_where_the_cont
         before = await find(queries, conversation, pause_id)
         first.append(asyncio.create_task(stage.pass_results(pause.stream_id, result("c1"))))
         await asyncio.wait_for(hold.reached.wait(), 20)
+        if ended:
+            hold.release()
+            await asyncio.wait_for(asyncio.shield(first[0]), 20)
         return before if seen == "held" else await find(queries, conversation, pause_id)
 
     monkeypatch.setattr(Queries, "pause", found)

@@ -85,8 +85,7 @@ class Queries:
             raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on, **where)
         if record.status is StreamStatus.RUNNING or record.pause_id is None:
             message = "The pause of this stream is being continued, or the turn has not paused yet."
-            place = Cursor(record.first_of(record.fence), 1)
-            raise InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(place))
+            raise _taken(message, record, Cursor(record.first_of(record.fence), 1))
         if pause_id is not None and pause_id != record.pause_id:
             message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
             raise InvalidStateError(message, pause_id=record.pause_id)
@@ -98,11 +97,18 @@ class Queries:
         return pause
 
     async def check_held(self, record: StreamRecord, pause_id: str | None) -> None:
-        """Look at the stream anew; raise what `held_on` does if another operation has it since the record was read."""
+        """Look at the stream anew; raise what `held_on` does if another operation has it since the record was read.
+
+        Of two posts at once the other is told the same however far the one that was taken has come (R89).
+        """
         async with self._database.statement() as connection:
             newer = await streams.find_stream(connection, record.conversation, record.stream_id)
-        if newer is not None and newer.fence != record.fence:
-            await self.held_on(newer, pause_id)
+        if newer is None or newer.fence == record.fence:
+            return
+        if newer.close_reason in _ANSWERED:
+            message = "The pause of this stream was continued by other results in the meantime."
+            raise _taken(message, newer, newer.continuation_of(record.pause_id))
+        await self.held_on(newer, pause_id)
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
         """Give the pause that the conversation holds."""
@@ -213,6 +219,11 @@ class Queries:
         if record is None:
             raise unknown_conversation(conversation_id)
         return record
+
+
+def _taken(message: str, record: StreamRecord, place: Cursor | None) -> InvalidStateError:
+    """Refuse results for which others were taken, and tell where their continuation begins."""
+    return InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(place))
 
 
 def _conversation_view(record: ConversationRecord) -> ConversationView:
