@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 
 from tests.requirements import Status, manifest, requirement
+from tests.syntax import parsed
 
 TESTS = Path(__file__).parent
 
@@ -24,7 +25,7 @@ SECTIONS = {
 
 def claims(source: str) -> Iterator[tuple[str, str]]:
     """Give (test name, requirement id) for each id in a `@requirement(...)` above a test function."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test_"):
             continue
         for decorator in node.decorator_list:

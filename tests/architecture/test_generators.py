@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.architecture.test_size import ROOT
+from tests.syntax import parsed
 
 READ_WITH_THEIR_RESPONSE = "aiter_"
 """What httpx calls its readers of a body; they end with the response that is closed around them."""
@@ -13,7 +14,7 @@ READ_WITH_THEIR_RESPONSE = "aiter_"
 
 def unclosed(source: str) -> Iterator[str]:
     """Give the name of each asynchronous generator that makes one in the head of a loop, where nobody can close it."""
-    for function in ast.walk(ast.parse(source)):
+    for function in ast.walk(parsed(source)):
         if not isinstance(function, ast.AsyncFunctionDef):
             continue
         inside = list(ast.walk(function))

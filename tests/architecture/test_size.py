@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import parsed
+
 ROOT = Path(__file__).parents[2]
 LINES_OF_A_FILE = 400
 LINES_OF_A_FUNCTION = 60
@@ -17,7 +19,7 @@ def sources() -> list[Path]:
 
 def functions(source: str) -> Iterator[tuple[str, int]]:
     """Give the name and the length of each function, however deep it sits; decorators don't count."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
             yield node.name, node.end_lineno - node.lineno + 1
 

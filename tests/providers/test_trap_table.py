@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.providers.traps import TRAPS
+from tests.syntax import parsed
 
 ROOT = Path(__file__).parents[1]
 
@@ -174,7 +175,7 @@ TABLE: dict[str, tuple[str, ...]] = {
 
 
 def names_in(path: Path) -> set[str]:
-    found = ast.parse(path.read_text(encoding="utf-8")).body
+    found = parsed(path.read_text(encoding="utf-8")).body
     return {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

@@ -1,6 +1,8 @@
 """The calculator: exact where it can be, bounded always, and never a program."""
 
+import ast
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,15 @@ def test_what_is_no_arithmetic_is_refused(expression: str) -> None:
 def test_what_has_no_end_or_no_value_is_refused(expression: str) -> None:
     with pytest.raises(ToolError):
         calculate(expression)
+
+
+def test_what_was_parsed_in_the_same_moment_as_something_else_is_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def miscounts(*_: Any, **__: Any) -> ast.Expression:
+        monkeypatch.undo()
+        raise SystemError
+
+    monkeypatch.setattr(ast, "parse", miscounts)
+    assert calculate("2 + 2") == 4
 
 
 @given(st.text(alphabet="0123456789+-*/%()., esqrtminaxpow^", max_size=40))

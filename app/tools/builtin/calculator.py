@@ -61,7 +61,7 @@ def calculate(expression: str) -> Number:
         message = f"The expression is longer than {LONGEST} characters."
         raise ToolError(message)
     try:
-        value = _value(ast.parse(expression.strip().replace("^", "**"), mode="eval").body)
+        value = _value(_read(expression.strip().replace("^", "**")))
     except ZeroDivisionError:
         message = "It divides by zero."
         raise ToolError(message) from None
@@ -75,6 +75,16 @@ def calculate(expression: str) -> Number:
         message = "The result is not a number that can be written."
         raise ToolError(message)
     return value
+
+
+def _read(expression: str, tries: int = 10) -> ast.expr:
+    try:
+        return ast.parse(expression, mode="eval").body
+    except SystemError:
+        # Python before 3.11.8 miscounts where a thread parses in the same moment as another (gh-106905).
+        if tries == 1:
+            raise
+        return _read(expression, tries - 1)
 
 
 def _value(node: ast.expr) -> Number:
