@@ -224,6 +224,34 @@ async def test_a_service_with_keys_asks_for_one_and_then_works(page: Page, datab
     assert owner == "ada"
 
 
+@pytest.mark.parametrize("late", ["while the key is typed", "when the key is saved"])
+async def test_a_late_refusal_without_a_key_takes_nothing_from_the_one_that_is_given(
+    page: Page, database: str, tmp_path: Path, late: str
+) -> None:
+    keys = json.dumps([{"name": "ann", "sha256": sha256(b"the-key").hexdigest()}])
+    held: asyncio.Queue[Route] = asyncio.Queue()
+
+    async def come(refused: Route) -> None:
+        async with page.expect_response(lambda response: "/v1/personas" in response.url and response.status == 401):
+            await refused.continue_()
+
+    async with service(tmp_path, DATABASE_URL=database, FERMATA_API_KEYS=keys) as running:
+        await page.route("**/v1/personas*", held.put, times=1)
+        await page.goto(running.address)
+        await expect(page.get_by_role("dialog", name="Settings")).to_be_visible()
+        refused = await held.get()
+        await page.get_by_label("API key").fill("the-key")
+        if late == "while the key is typed":
+            await come(refused)
+        async with page.expect_response(lambda response: "/v1/personas" in response.url and response.ok):
+            await page.get_by_role("button", name="Save").click()
+            if late == "when the key is saved":
+                await come(refused)
+        await say(page, "Hello!")
+        await expect(replies(page)).to_contain_text("a script, not a model")
+        await expect(page.get_by_role("alert").first).to_be_hidden()
+
+
 async def test_chats_are_listed_opened_and_erased(page: Page, running: Service) -> None:
     await page.add_init_script("localStorage.setItem('fermata.user', 'a user of this test alone')")
     await page.goto(running.address)

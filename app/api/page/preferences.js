@@ -17,9 +17,10 @@ export const identity = () => ({
 export const persona = () => localStorage.getItem("fermata.persona") || "";
 export const tools = () => JSON.parse(localStorage.getItem("fermata.tools") || JSON.stringify(WEATHER));
 
-// Opens the dialog; `saved` is called when something was saved.
+// Opens the dialog; `saved` is called when something was saved. What is typed into one that is open stays.
 export function openPreferences(saved, reason = "") {
   const dialog = byId("settings-dialog");
+  if (dialog.open) return complain(reason);
   byId("key").value = identity().key;
   byId("user").value = identity().user;
   byId("persona").value = persona();
@@ -32,7 +33,7 @@ export function openPreferences(saved, reason = "") {
     saved();
   };
   byId("settings-cancel").onclick = () => dialog.close();
-  if (!dialog.open) dialog.showModal();
+  dialog.showModal();
 }
 
 export function offerPersonas(personas) {

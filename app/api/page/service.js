@@ -21,26 +21,25 @@ export class Service {
     this.identity = identity;
   }
 
-  #headers(more = {}) {
-    const { key } = this.identity();
-    return key ? { ...more, Authorization: `Bearer ${key}` } : more;
-  }
-
-  #address(path, query = {}) {
-    const { user } = this.identity();
-    const search = new URLSearchParams(user ? { ...query, user_id: user } : query).toString();
-    return search ? `${path}?${search}` : path;
-  }
-
-  async #checked(response) {
+  // Where another key was kept meanwhile, the refusal of the one before says nothing: it is asked again.
+  async #ask(method, path, { query = {}, headers = {}, body } = {}) {
+    const { key, user } = this.identity();
+    const owner = user ? { user_id: user } : {};
+    const search = body ? "" : new URLSearchParams({ ...query, ...owner }).toString();
+    const response = await fetch(search ? `${path}?${search}` : path, {
+      method,
+      headers: key ? { ...headers, Authorization: `Bearer ${key}` } : headers,
+      body: body && JSON.stringify({ ...body, ...owner }),
+    });
     if (response.ok) return response;
     const problem = await response.json().catch(() => ({}));
+    if (response.status === 401 && key !== this.identity().key) return this.#ask(method, path, { query, headers, body });
     throw new Refusal(response.status, problem);
   }
 
   // Gives a JSON answer, or null for 204.
   async get(path, query) {
-    const response = await this.#checked(await fetch(this.#address(path, query), { headers: this.#headers() }));
+    const response = await this.#ask("GET", path, { query });
     return response.status === 204 ? null : response.json();
   }
 
@@ -49,15 +48,12 @@ export class Service {
     return (await this.#sent(method, path, body, "application/json")).json();
   }
 
-  async #sent(method, path, body, accept) {
-    const { user } = this.identity();
-    const headers = this.#headers({ "Content-Type": "application/json", Accept: accept });
-    const text = JSON.stringify(user ? { ...body, user_id: user } : body);
-    return this.#checked(await fetch(path, { method, headers, body: text }));
+  #sent(method, path, body, accept) {
+    return this.#ask(method, path, { headers: { "Content-Type": "application/json", Accept: accept }, body });
   }
 
   async erase(path) {
-    await this.#checked(await fetch(this.#address(path), { method: "DELETE", headers: this.#headers() }));
+    await this.#ask("DELETE", path);
   }
 
   // Posts what starts an operation and gives all its events, over as many connections as it takes.
@@ -101,10 +97,9 @@ export class Service {
 
   // Gives null when nothing follows what was read.
   async #reopen(mark) {
-    const headers = this.#headers({ Accept: "text/event-stream" });
+    const headers = { Accept: "text/event-stream" };
     if (mark.last) headers["Last-Event-ID"] = mark.last;
-    const path = `/v1/streams/${encodeURIComponent(mark.stream)}/events`;
-    const response = await this.#checked(await fetch(this.#address(path), { headers }));
+    const response = await this.#ask("GET", `/v1/streams/${encodeURIComponent(mark.stream)}/events`, { headers });
     return response.status === 204 ? null : response;
   }
 }
