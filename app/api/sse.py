@@ -147,6 +147,8 @@ class Frames:
             expected = isinstance(error, AppError | CutError)
             log(__name__).warning("response.cut", cause=str(error), exc_info=not expected)
             raise CutResponseError from error
+        finally:
+            outlet.shut()
         self._entry.whole = True
 
     def _put(self, piece: bytes) -> Awaitable[None]:

@@ -29,6 +29,10 @@ class Outlet:
         """Say how a piece is sent."""
         self._send = send
 
+    def shut(self) -> None:
+        """Let go of who sends, once the reader is gone: the two would hold each other until the collector comes."""
+        self._send = None
+
     @property
     def is_open(self) -> bool:
         """Whether a piece may be written: somebody can send, and nothing that was begun is unfinished."""

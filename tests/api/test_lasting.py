@@ -1,7 +1,9 @@
 """A response that lasts is sent outside of the layers that made it, and is told of as any other."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import CoroutineType
 from typing import Any, Literal
 
@@ -12,7 +14,9 @@ from dirty_equals import IsPartialDict
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from app.api.middleware import CutResponseError
+from app.api.middleware import CutResponseError, Entry
+from app.api.sse import Frames, ReaderTerms
+from app.streaming.outlet import Outlet, Reader
 from tests.api.fake_runtime import FRAMES, FakeRuntime
 from tests.api.serving import PATIENCE, application, client_of, served
 
@@ -184,3 +188,33 @@ async def test_frames_that_fail_to_close_cut_the_response_and_give_its_place_bac
 
     assert [line["event"] for line in lines] == ["request.failed_after_start", "request"]
     assert len(app.state.door.readers) == 0
+
+
+class Sent:
+    async def __call__(self, message: Message) -> None: ...
+
+
+@pytest.mark.parametrize("goes", [False, True])
+async def test_a_reader_whose_response_has_ended_leaves_nothing_to_the_collector(
+    goes: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield FRAMES[0]
+        if goes:
+            await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        if not goes:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    send = Sent()
+    sent = weakref.ref(send)
+    rest = Frames(Reader(pieces(), Outlet()), ReaderTerms())
+    gc.disable()
+    try:
+        await asyncio.wait_for(rest(Entry("GET", EVENTS, "req_1"), receive, send), PATIENCE)
+        del rest, send
+        assert sent() is None
+    finally:
+        gc.enable()
