@@ -7,7 +7,7 @@ second to read.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import aiohttp
 import httpx
@@ -74,7 +74,28 @@ class _Transport(AiohttpTransport):
         answer = cast("AiohttpResponseStream", response.stream)._aiohttp_response  # noqa: SLF001 - the only way to it
         response.stream = _Body(answer)
         response.extensions[ON_END] = answer.content.on_eof
+        _lighten(answer)
         return response
+
+
+class _Queue(list[Any]):
+    """What has come of an answer, in its order; the client's own takes 0.6 KiB while it is empty."""
+
+    __slots__ = ()
+
+    def popleft(self) -> Any:
+        return self.pop(0)
+
+
+def _lighten(answer: aiohttp.ClientResponse) -> None:
+    """Let an answer hold little while its model goes on: its head has been read, and most of the time nothing waits."""
+    content = answer.content
+    content._buffer = _Queue(content._buffer)  # type: ignore[assignment]  # noqa: SLF001 - nothing public says so
+    content._http_chunk_splits = _Queue(content._http_chunk_splits or ())  # type: ignore[assignment]  # noqa: SLF001
+    if (connection := answer.connection) is not None and (protocol := connection.protocol) is not None:
+        protocol._buffer = _Queue(protocol._buffer)  # type: ignore[assignment]  # noqa: SLF001
+    answer._headers = answer._raw_headers = None  # type: ignore[assignment]  # noqa: SLF001 - as before they came
+    answer._cache.clear()  # noqa: SLF001
 
 
 class _Body(AiohttpResponseStream):

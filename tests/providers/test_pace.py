@@ -1,10 +1,13 @@
 """The text of a quick model is read together; nothing else waits, and nothing waits for what does not come."""
 
 import asyncio
+import gc
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Any
 
+import aiohttp
 import pytest
 
 from app.domain.errors import ProviderError
@@ -50,6 +53,20 @@ def paced(seconds: float) -> tuple[Pace, Callable[[], None]]:
     ends: list[Callable[[], None]] = []
     pace = Pace(seconds, ends.append)
     return pace, ends[0]
+
+
+async def test_an_answer_that_is_waited_for_holds_no_head_and_no_empty_queue(server: ModelServer) -> None:
+    server.script({"steps": [{"text": "On"}, {"gate": "1"}, {"text": " it goes."}]})
+    async with reading(server, 0.0) as events:
+        assert await anext(events) == TextPiece("On")
+        (answer,) = [each for each in gc.get_objects() if type(each) is aiohttp.ClientResponse and each.connection]
+        body: Any = answer.content
+        connection: Any = answer.connection
+        queues = (body._buffer, body._http_chunk_splits, connection.protocol._buffer)
+        assert [type(queue) for queue in queues if isinstance(queue, deque)] == []
+        assert [head for head in (answer.headers, answer.raw_headers) if head is not None] == []
+        server.open("1")
+        assert await rest_of(events) == [" it goes."]
 
 
 async def test_what_a_quick_model_says_behind_its_first_pieces_is_told_as_one(server: ModelServer) -> None:
