@@ -223,7 +223,7 @@ class Settings(GuardrailSettings, PreparationSettings, BaseSettings):
     heartbeat_seconds: Seconds = Field(default=15, description="Silence after which a stream sends a comment.")
     flush_milliseconds: Seconds = Field(default=50, le=1000, description="How often new events are stored.")
     gather_milliseconds: float = Field(
-        default=50, ge=0, le=1000, description="How long text of a quick model is gathered to be told as one; 0: never."
+        default=75, ge=0, le=1000, description="How long text of a quick model is gathered to be told as one; 0: never."
     )
     event_retention_hours: Seconds = Field(default=24, description="How long a closed stream can be replayed.")
     faded_memory_days: float = Field(

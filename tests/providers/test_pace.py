@@ -213,7 +213,7 @@ async def test_what_is_no_text_ends_the_rest() -> None:
     assert not pace.rests
 
 
-@pytest.mark.parametrize(("given", "seconds"), [({}, 0.05), ({"gather_milliseconds": 0}, 0.0)])
+@pytest.mark.parametrize(("given", "seconds"), [({}, 0.075), ({"gather_milliseconds": 0}, 0.0)])
 def test_the_setting_tells_how_long_text_gathers(given: dict[str, Any], seconds: float) -> None:
     settings = Settings(_env_file=None, **given)
 
