@@ -81,11 +81,11 @@ class Queries:
         if record.status.closed:
             message = f"The stream {record.stream_id} is closed ({record.close_reason}); it takes no results."
             place = record.continuation_of(pause_id) if record.close_reason in _ANSWERED else None
-            where = {"stream_id": record.stream_id, "first_event_id": str(place)} if place is not None else {}
+            where = _where(record, place)
             raise ClosedStreamError(message, reason=record.close_reason, continued_on=record.continued_on, **where)
         if record.status is StreamStatus.RUNNING or record.pause_id is None:
             message = "The pause of this stream is being continued, or the turn has not paused yet."
-            raise _taken(message, record, Cursor(record.first_of(record.fence), 1))
+            raise InvalidStateError(message, **_where(record, Cursor(record.first_of(record.fence), 1)))
         if pause_id is not None and pause_id != record.pause_id:
             message = f"The stream waits for the pause {record.pause_id}, not for {pause_id}."
             raise InvalidStateError(message, pause_id=record.pause_id)
@@ -107,7 +107,7 @@ class Queries:
             return
         if newer.close_reason in _ANSWERED:
             message = "The pause of this stream was continued by other results in the meantime."
-            raise _taken(message, newer, newer.continuation_of(record.pause_id))
+            raise InvalidStateError(message, **_where(newer, newer.continuation_of(record.pause_id)))
         await self.held_on(newer, pause_id)
 
     async def pending_request(self, caller: Caller, conversation_id: str) -> Pause | None:
@@ -221,9 +221,9 @@ class Queries:
         return record
 
 
-def _taken(message: str, record: StreamRecord, place: Cursor | None) -> InvalidStateError:
-    """Refuse results for which others were taken, and tell where their continuation begins."""
-    return InvalidStateError(message, stream_id=record.stream_id, first_event_id=str(place))
+def _where(record: StreamRecord, place: Cursor | None) -> dict[str, str]:
+    """Give what a refusal tells of a continuation that begins at the place; nothing where there is none."""
+    return {} if place is None else {"stream_id": record.stream_id, "first_event_id": str(place)}
 
 
 def _conversation_view(record: ConversationRecord) -> ConversationView:
